@@ -158,6 +158,9 @@ class Reference:
     async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         return []
 
+    async def undeployed(self, *, confirm: bool = False) -> list[str]:
+        return []
+
     async def close(self) -> None:
         return None
 

@@ -25,6 +25,7 @@ from holdfast.store import (
     Catalog,
     Committed,
     Increment,
+    MigrationRequest,
     Query,
     Store,
     check,
@@ -268,6 +269,17 @@ async def test_migrating_says_what_to_deploy_once(store: Store) -> None:
     assert "add collection things/{id}" in lines
     assert any(line.startswith("add index things (size ASCENDING, name ASCENDING)") for line in lines)
     assert await store.migrate() == []
+
+
+async def test_what_people_deploy_is_unconfirmed_until_they_say_so(store: Store) -> None:
+    undeployed = await store.undeployed()
+    assert any(line.startswith("index things (size ASCENDING, name ASCENDING)") for line in undeployed)
+    assert undeployed[-1].startswith("rules of ")
+    await store.migrate()
+    assert await store.undeployed() == undeployed
+    assert await store.undeployed(confirm=True) == undeployed
+    await store.migrate(MigrationRequest(drop=True))
+    assert await store.undeployed() == []
 
 
 async def test_an_unreachable_database_is_told_as_such() -> None:

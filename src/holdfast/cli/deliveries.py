@@ -18,20 +18,35 @@ from holdfast.cli.context import (
     with_runtime,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
-from holdfast.kit.outbox.models import UNDELIVERED
+from holdfast.kit.outbox import Delivery
+from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.operations import deliveries
-from holdfast.runtime import KIT_PART
+from holdfast.runtime import KIT_PART, documents_of, find_services
 
 commands = typer.Typer(no_args_is_help=True)
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `deliveries list` shows it.")]
 
 
+def _known(statuses: list[str] | None) -> list[str] | None:
+    """Refuse what is neither a state of the outbox nor a word that a service's deliveries have for one."""
+    unknown = set(statuses or ()) - set(EVERY_STATUS)
+    if unknown:
+        kinds = [cls for cls in documents_of(find_services()) if issubclass(cls, Delivery)]
+        unknown -= {word for cls in kinds for word in cls.state_names.values()}
+    if unknown:
+        raise typer.BadParameter(f"{min(unknown)!r} is none of {', '.join(EVERY_STATUS)}")
+    return statuses
+
+
 @commands.command("list")
 def list_command(
     status: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated; as `deliveries list` shows it. Default: what has not arrived."),
+        typer.Option(
+            callback=_known,
+            help="May be repeated. Default: what has not arrived.",
+        ),
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
     outbox: OutboxName = KIT_PART,

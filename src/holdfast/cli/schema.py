@@ -28,6 +28,12 @@ commands = typer.Typer(no_args_is_help=True)
 
 _DIALECTS: Final = {"sql-sqlite": "sqlite", "sql-postgres": "postgres"}
 _DROP: Final = MigrationRequest(drop=True)
+DEPLOY_COMMANDS: Final = (
+    "holdfast schema export --format firestore-indexes --out firestore.indexes.json",
+    "holdfast schema export --format firestore-rules --out firestore.rules",
+    "firebase deploy --only firestore:indexes,firestore:rules",
+    "holdfast schema confirm",
+)
 ALL_FORMATS: Final = (*_DIALECTS, *FORMATS)
 
 
@@ -110,8 +116,11 @@ def diff_command(
 
     Exit code 0; with --check 1 when the store differs. 2 is wrong usage.
     """
-    changes, unused = _on_store(_diff, models, store)
-    _tell(changes, "nothing to do: the store is as declared", as_json=as_json, unused=unused)
+    changes, unused, undeployed = _on_store(_diff, models, store)
+    _tell(
+        changes, "nothing to do: the store is as declared", as_json=as_json, unused=unused,
+        undeployed=undeployed,
+    )  # fmt: skip
     if check and changes:
         raise typer.Exit(1)
 
@@ -128,8 +137,20 @@ def migrate_command(models: _Models = None, store: _StoreUrl = None, as_json: _A
       holdfast schema migrate --models shop.models
       holdfast schema migrate --store postgresql://localhost/shop
     """
-    changes = _on_store(_migrate, models, store)
-    _tell(changes, "nothing to do: the store is as declared", as_json=as_json)
+    changes, undeployed = _on_store(_migrate, models, store)
+    _tell(changes, "nothing to do: the store is as declared", as_json=as_json, undeployed=undeployed)
+
+
+@commands.command("confirm")
+def confirm_command(models: _Models = None, store: _StoreUrl = None, as_json: _AsJson = False) -> None:
+    """Record that the exported Firestore indexes and rules are deployed, which Firestore does not tell.
+
+    \b
+    Example:
+      holdfast schema confirm --store firestore://my-project
+    """
+    confirmed = _on_store(lambda opened: opened.undeployed(confirm=True), models, store)
+    _tell(confirmed, "nothing to confirm", as_json=as_json)
 
 
 @commands.command("prune")
@@ -159,15 +180,15 @@ def prune_command(
     _tell(unused, "nothing to drop: everything stored is declared", as_json=as_json)
 
 
-async def _diff(store: Store) -> tuple[list[str], list[str]]:
-    return await store.diff(), await store.diff(_DROP)
+async def _diff(store: Store) -> tuple[list[str], list[str], list[str]]:
+    return await store.diff(), await store.diff(_DROP), await store.undeployed()
 
 
-async def _migrate(store: Store) -> list[str]:
+async def _migrate(store: Store) -> tuple[list[str], list[str]]:
     registry = ProcessRegistry(store, version=__version__)
     steps = await registry.start()
     await registry.close()
-    return steps
+    return steps, await store.undeployed()
 
 
 async def _prunable(store: Store) -> list[str]:
@@ -210,11 +231,22 @@ def _on_store(act: Callable[[Store], Awaitable[T]], models: list[str] | None, ur
     return asyncio.run(run())
 
 
-def _tell(changes: list[str], otherwise: str, *, as_json: bool, unused: Sequence[str] = ()) -> None:
+def _tell(
+    changes: list[str],
+    otherwise: str,
+    *,
+    as_json: bool,
+    unused: Sequence[str] = (),
+    undeployed: Sequence[str] = (),
+) -> None:
     if as_json:
-        answer: dict[str, Any] = {"changes": changes, **({"unused": unused} if unused else {})}
+        more = {"unused": unused, "undeployed": undeployed}
+        answer: dict[str, Any] = {"changes": changes, **{name: some for name, some in more.items() if some}}
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
     typer.echo("\n".join(changes) if changes else otherwise)
     if unused:
         typer.echo("\nno longer declared; `holdfast schema prune` would:\n" + "\n".join(unused))
+    if undeployed:
+        typer.echo("\ndeclared, and not confirmed as deployed:\n" + "\n".join(undeployed))
+        typer.echo("\ndeploy them, then confirm:\n" + "\n".join(DEPLOY_COMMANDS))

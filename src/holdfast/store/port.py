@@ -152,5 +152,8 @@ class Engine(Protocol):
     async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         """Return the steps that `migrate` would take."""
 
+    async def undeployed(self, *, confirm: bool = False) -> list[str]:
+        """Return what people deploy and nobody has confirmed; `confirm` records that it is deployed."""
+
     async def close(self) -> None:
         """Finish what is under way, then release all resources."""

@@ -322,6 +322,13 @@ class Store:
         """Return the steps that `migrate` would take."""
         return await self.engine.diff(request)
 
+    async def undeployed(self, *, confirm: bool = False) -> list[str]:
+        """Return the declared indexes and rules that can't be confirmed as deployed.
+
+        With `confirm`, record that they are: Firestore itself does not tell a service.
+        """
+        return await self.engine.undeployed(confirm=confirm)
+
     async def close(self) -> None:
         await self.engine.close()
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from holdfast.app import open_store
 from holdfast.cli.checkup.operations import kept
+from holdfast.cli.schema import DEPLOY_COMMANDS
 from holdfast.config import Config, redact
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit.vault import Vault, new_key
@@ -110,6 +111,7 @@ async def _in(
         yield CheckResult("schema", False, f"{len(changes)} changes are waiting, first: {changes[0]}", remedy)
         return
     yield CheckResult("schema", True, "the store is as declared")
+    yield _deployment(await store.undeployed())
     # Nothing is sealed here, so a vault without the real keys does.
     runtime = Runtime(config, store, services, vault=_vault(config))
     try:
@@ -120,6 +122,14 @@ async def _in(
                 yield await _checked(name, check)
     finally:
         await runtime.close_parts()
+
+
+def _deployment(undeployed: Sequence[str]) -> CheckResult:
+    """Report the indexes and rules that people deploy, and that nobody has confirmed."""
+    if not undeployed:
+        return CheckResult("deployed schema", True, "nothing is left to deploy")
+    said = f"{len(undeployed)} can't be confirmed as deployed: {'; '.join(undeployed)}"
+    return CheckResult("deployed schema", False, said, "; then ".join(DEPLOY_COMMANDS))
 
 
 async def _checked(service: str, check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,7 @@ from google.api_core.exceptions import GoogleAPICallError
 
 from holdfast.errors import DeclarationError
 from holdfast.model.export.firestore_indexes import firestore_indexes
+from holdfast.model.export.firestore_rules import firestore_rules
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore import wire
 from holdfast.store.firestore.client import FirestoreClient
@@ -17,6 +19,7 @@ from holdfast.store.firestore.values import decode_fields, encode_fields
 from holdfast.store.port import MigrationRequest
 
 COLLECTION: Final = "_holdfast_schema"
+_CONFIRMED: Final = "confirmed"
 
 
 class DeployedSchema:
@@ -26,6 +29,12 @@ class DeployedSchema:
         self._client = client
         self._name = f"{client.address.root}/{COLLECTION}/{catalog.env}"
         self._wanted = _declared(catalog)
+        rules = hashlib.blake2b(firestore_rules(catalog.schemas, catalog.env).encode(), digest_size=6)
+        self._deployable = [
+            *(f"index {name}" for name in self._wanted["indexes"]),
+            *(f"field override {name}" for name in self._wanted["overrides"]),
+            f"rules of {len(catalog.schemas)} collections, {rules.hexdigest()}",
+        ]
 
     async def diff(self, request: MigrationRequest) -> list[str]:
         known = await self._known()
@@ -44,14 +53,26 @@ class DeployedSchema:
         lines = await self.diff(request)
         if lines:
             # What other releases declared stays on record, until it is dropped on request.
-            known = {} if request.drop else await self._known()
-            recorded = {kind: sorted({*known.get(kind, ()), *names}) for kind, names in self._wanted.items()}
-            document = wire.Document(name=self._name, fields=encode_fields(recorded))
-            try:
-                await self._client.commit([wire.Write(update=document)])
-            except GoogleAPICallError as fault:
-                raise translate(fault) from fault
+            known = await self._known()
+            kept = {} if request.drop else known
+            recorded = {kind: sorted({*kept.get(kind, ()), *names}) for kind, names in self._wanted.items()}
+            await self._write({**known, **recorded})
         return lines
+
+    async def undeployed(self, *, confirm: bool) -> list[str]:
+        """Return the declared indexes, overrides and rules that nobody has confirmed as deployed."""
+        known = await self._known()
+        lines = [line for line in self._deployable if line not in known.get(_CONFIRMED, ())]
+        if confirm and lines:
+            await self._write({**known, _CONFIRMED: self._deployable})
+        return lines
+
+    async def _write(self, recorded: dict[str, Any]) -> None:
+        document = wire.Document(name=self._name, fields=encode_fields(recorded))
+        try:
+            await self._client.commit([wire.Write(update=document)])
+        except GoogleAPICallError as fault:
+            raise translate(fault) from fault
 
     async def _known(self) -> dict[str, Any]:
         found = await self._client.read([self._name])

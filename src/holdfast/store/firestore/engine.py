@@ -109,6 +109,10 @@ class FirestoreEngine:
         with self._gate.entered():
             return await self._deployed.diff(request)
 
+    async def undeployed(self, *, confirm: bool = False) -> list[str]:
+        with self._gate.entered():
+            return await self._deployed.undeployed(confirm=confirm)
+
     async def close(self) -> None:
         await self._gate.close()
         await self._notifier.close()

@@ -85,6 +85,9 @@ class SqlEngine(ABC, Generic[M]):
         rows = await self._execute(statement, list, rows_max=1)
         return int(rows[0][0])
 
+    async def undeployed(self, *, confirm: bool = False) -> list[str]:
+        return []
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> CommitSubscription:
         return self._commits.subscribe(schemas)
 
