@@ -28,13 +28,7 @@ class DeployedSchema:
     def __init__(self, client: FirestoreClient, catalog: Catalog) -> None:
         self._client = client
         self._name = f"{client.address.root}/{COLLECTION}/{catalog.env}"
-        self._wanted = _declared(catalog)
-        rules = hashlib.blake2b(firestore_rules(catalog.schemas, catalog.env).encode(), digest_size=6)
-        self._deployable = [
-            *(f"index {name}" for name in self._wanted["indexes"]),
-            *(f"field override {name}" for name in self._wanted["overrides"]),
-            f"rules of {len(catalog.schemas)} collections, {rules.hexdigest()}",
-        ]
+        self._catalog, self._wanted = catalog, _declared(catalog)
 
     async def diff(self, request: MigrationRequest) -> list[str]:
         known = await self._known()
@@ -61,11 +55,25 @@ class DeployedSchema:
 
     async def undeployed(self, *, confirm: bool) -> list[str]:
         """Return the declared indexes, overrides and rules that nobody has confirmed as deployed."""
-        known = await self._known()
-        lines = [line for line in self._deployable if line not in known.get(_CONFIRMED, ())]
+        known, deployable = await self._known(), self._deployable()
+        lines = [line for line in deployable if line not in known.get(_CONFIRMED, ())]
         if confirm and lines:
-            await self._write({**known, _CONFIRMED: self._deployable})
+            await self._write({**known, _CONFIRMED: deployable})
         return lines
+
+    def _deployable(self) -> list[str]:
+        indexes = [f"index {name}" for name in self._wanted["indexes"]]
+        overrides = [f"field override {name}" for name in self._wanted["overrides"]]
+        return [*indexes, *overrides, *self._rules()]
+
+    def _rules(self) -> list[str]:
+        schemas, env = self._catalog.schemas, self._catalog.env
+        try:
+            digest = hashlib.blake2b(firestore_rules(schemas, env).encode(), digest_size=6).hexdigest()
+        except DeclarationError:
+            # Models that name roles without saying who has them have no rules to deploy.
+            return []
+        return [f"rules of {len(schemas)} collections, {digest}"]
 
     async def _write(self, recorded: dict[str, Any]) -> None:
         document = wire.Document(name=self._name, fields=encode_fields(recorded))
