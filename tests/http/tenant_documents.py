@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from msgspec import NODEFAULT
@@ -83,6 +84,8 @@ def _value(kind: mi.Type, marker: str) -> Any:
             return NOW
         case mi.DateType():
             return NOW.date()
+        case mi.DecimalType():
+            return Decimal(1)
         case mi.BytesType():
             return marker.encode()
         case mi.ListType() | mi.VarTupleType() | mi.SetType():

@@ -24,7 +24,9 @@ from holdfast.server import reserved_names
 SUFFIX: Final = ".txt"
 _NAME: Final = r"(?=.{2,40}$)[a-z][a-z0-9]*(_[a-z0-9]+)*"
 # First segments of served paths; names of console pages and commands are reserved too.
-PATHS: Final = ("api", "assets", "console", "demo", "health", "metrics", "sign_in", "sign_out", "work")
+PATHS: Final = (
+    "api", "assets", "console", "demo", "health", "metrics", "oauth", "sign_in", "sign_out", "work",
+)  # fmt: skip
 
 
 def _check_name(name: str) -> str:
