@@ -116,7 +116,8 @@ def diff_command(
 
     Exit code 0; with --check 1 when the store differs. 2 is wrong usage.
     """
-    changes, unused, undeployed = _on_store(_diff, models, store)
+    changes, unused = _on_store(_diff, models, store)
+    undeployed = _on_store(_undeployed, models, store)
     _tell(
         changes, "nothing to do: the store is as declared", as_json=as_json, unused=unused,
         undeployed=undeployed,
@@ -180,8 +181,12 @@ def prune_command(
     _tell(unused, "nothing to drop: everything stored is declared", as_json=as_json)
 
 
-async def _diff(store: Store) -> tuple[list[str], list[str], list[str]]:
-    return await store.diff(), await store.diff(_DROP), await store.undeployed()
+async def _diff(store: Store) -> tuple[list[str], list[str]]:
+    return await store.diff(), await store.diff(_DROP)
+
+
+async def _undeployed(store: Store) -> list[str]:
+    return await store.undeployed()
 
 
 async def _migrate(store: Store) -> tuple[list[str], list[str]]:
