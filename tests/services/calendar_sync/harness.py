@@ -177,7 +177,7 @@ class Harness:
     async def restart(self) -> None:
         """Another process on the same store, in place of this one."""
         await self.runtime.close()
-        self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
+        self.runtime = await open_runtime(self.config, self.clock)
         self.server.app = create_app(self.runtime)
 
     server: Any = None
@@ -216,6 +216,13 @@ class SwappableApp:
         await self.app(scope, receive, send)
 
 
+async def open_runtime(config: Config, clock: Clock) -> Runtime:
+    """The service in one process, without its heartbeat: months of a test's clock have millions of them."""
+    runtime = await Runtime.open(config, services=[service], clock=clock)
+    await runtime.processes.end_heartbeat()
+    return runtime
+
+
 @contextlib.asynccontextmanager
 async def calendar_harness(
     url: str,
@@ -245,7 +252,7 @@ async def calendar_harness(
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
         config = msgspec.structs.replace(base, services={"calendar_sync": table}, **(more or {}))
-        runtime = await Runtime.open(config, services=[service], clock=clock)
+        runtime = await open_runtime(config, clock)
         app.app = create_app(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))
         harness = Harness(google, config, clock, file, runtime, client, stack, app)

@@ -112,11 +112,15 @@ class ProcessRegistry:
 
     async def close(self) -> None:
         """End the heartbeat and leave the registry."""
+        await self.end_heartbeat()
+        await self._deregister()
+
+    async def end_heartbeat(self) -> None:
+        """Stay registered without a heartbeat; other processes then take this one for dead."""
         tasks = [task for task in (self._beating, self._filling) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._deregister()
 
     async def _register(self) -> list[Process]:
         now = self._clock.now()
