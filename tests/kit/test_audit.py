@@ -74,6 +74,17 @@ async def test_an_untouched_chain_is_sound_and_counts_its_events(audit: Audit) -
     assert verdict.events == 10
 
 
+async def test_several_parts_append_in_one_transaction(audit: Audit, kit_store: Store) -> None:
+    async def act(tx: Transaction) -> None:
+        await audit.queue(tx)
+        await audit.add(tx, AuditEntry(action="made", actor="ann"))
+        await audit.add(tx, AuditEntry(action="told", actor="ann"), AuditEntry(action="paid", actor="bob"))
+
+    await asyncio.gather(*(kit_store.tenant(ACME).transact(act) for _ in range(5)))
+    verdict = await audit.verify()
+    assert (verdict.intact, verdict.events) == (True, 15)
+
+
 async def test_an_act_and_its_event_land_together_or_not_at_all(audit: Audit, kit_store: Store) -> None:
     acme = kit_store.tenant(ACME)
     await acme.commit(create(Thing(id="t", tenant_id=ACME)))

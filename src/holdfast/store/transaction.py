@@ -17,23 +17,40 @@ D = TypeVar("D", bound=Document)
 
 
 class Transaction:
-    """Records its reads; its commit fails when any of those documents was written meanwhile."""
+    """Records its reads; its commit fails when any of those documents was written meanwhile.
+
+    It reads its own `put`s, and a later one replaces an earlier one of the same document, so that several
+    parts can each add to what the commit makes of a document, such as the end of an audit trail.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[tuple[type, str], tuple[type[Document], Snapshot[Any] | None]] = {}
         self._writes: list[Write] = []
+        self._puts: dict[tuple[type, str], int] = {}
         self._on_end: list[Callable[[bool], None]] = []
 
     async def get(self, cls: type[D], *ids: str) -> Snapshot[D] | None:
+        schema = schema_of(cls)
+        key = join_key(ids, schema.path.parameters)
+        place = self._puts.get((cls, key))
+        if place is not None and (prepared := self._writes[place].prepared) is not None:
+            before = self._read.get((cls, key), (cls, None))[1]
+            return Snapshot(schema.document_of(prepared), before.version if before else 0, key)
         found = await self._store.get(cls, *ids)
-        key = join_key(ids, schema_of(cls).path.parameters)
         self._read[cls, key] = (cls, found)
         return found
 
     def write(self, *writes: Write) -> None:
         """Add writes to the final commit."""
-        self._writes.extend(writes)
+        for write in writes:
+            name = (write.schema.cls, write.key)
+            if write.kind != "put" or name not in self._puts:
+                self._writes.append(write)
+                if write.kind == "put":
+                    self._puts[name] = len(self._writes) - 1
+            else:
+                self._writes[self._puts[name]] = write
 
     def on_end(self, callback: Callable[[bool], None]) -> None:
         """Have it called once this attempt has ended, with whether it was committed."""

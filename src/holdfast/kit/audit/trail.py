@@ -54,7 +54,7 @@ class Audit:
         self._lock = asyncio.Lock()
 
     async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditFields]:
-        """Append inside the caller's transaction; call it once per transaction, with all entries."""
+        """Append inside the caller's transaction."""
         stored = await tx.get(self._models.head, self._tenant_id)
         head = stored.doc if stored else self._first()
         at = self._store.clock.now()
@@ -81,6 +81,11 @@ class Audit:
         """A transaction for an act that appends here, which the caller commits before the stack closes."""
         await stack.enter_async_context(self._lock)
         return Transaction(self._all.privileged() if across else self._store)
+
+    async def queue(self, tx: Transaction) -> None:
+        """Let a transaction that was begun elsewhere wait for its turn in this process, until its end."""
+        await self._lock.acquire()
+        tx.on_end(lambda _: self._lock.release())
 
     async def append(self, *entries: AuditEntry) -> list[AuditFields]:
         """Append in a commit of its own."""

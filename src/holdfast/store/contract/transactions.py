@@ -120,3 +120,22 @@ class TransactionContract:
             return await transaction.get(Note, "n") is None
 
         assert await store.transact(look)
+
+    async def test_a_transaction_reads_its_own_puts_and_the_last_one_counts(self, store: Store) -> None:
+        await store.commit(create(Note(id="n", whole=1)))
+        tries = 0
+
+        async def add_twice(transaction: Transaction) -> None:
+            nonlocal tries
+            tries += 1
+            for _ in range(2):
+                found = await transaction.get(Note, "n")
+                assert found is not None
+                transaction.write(put(Note(id="n", whole=found.doc.whole + 1)))
+            if tries == 1:
+                await store.commit(put(Note(id="n", whole=10)))
+
+        await store.transact(add_twice)
+        found = await store.get(Note, "n")
+        assert found is not None
+        assert (tries, found.doc.whole) == (2, 12)
