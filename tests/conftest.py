@@ -19,6 +19,7 @@ import pytest
 import structlog
 import uvloop
 from argon2 import PasswordHasher
+from hypothesis import settings
 
 from holdfast.kit.access import passwords
 from holdfast.testing import (
@@ -55,6 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SAID] = []
     config.pluginmanager.register(_EngineCount(config), "engine-count")
     _log_plain_tracebacks()
+    # The same examples in every run, however slow the machine; HOLDFAST_RANDOM=1 looks for new ones.
+    settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+    if not os.environ.get("HOLDFAST_RANDOM"):
+        settings.load_profile("repeatable")
     # Workers find what is theirs in the environment.
     if not hasattr(config, "workerinput"):
         work_in_memory(config)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.providers.provider_fixture import HastyClock, Setting, a_setting
+from tests.providers.provider_fixture import HastyClock, Setting, SimulatorClock, a_setting
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ def hasty() -> HastyClock:
 
 @pytest.fixture
 async def setting(hasty: HastyClock) -> AsyncIterator[Setting]:
-    async with a_setting(hasty) as made:
+    async with a_setting(hasty, simulator_clock=SimulatorClock(hasty)) as made:
         yield made

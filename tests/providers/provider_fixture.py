@@ -34,6 +34,17 @@ class HastyClock(ManualClock):
         self.tick(seconds)
 
 
+class SimulatorClock:
+    """The time of a test's clock for a simulator: its waits neither count as the client's nor move time."""
+
+    def __init__(self, clock: HastyClock) -> None:
+        self.now, self.now_us, self.monotonic = clock.now, clock.now_us, clock.monotonic
+        self._clock = clock
+
+    async def sleep(self, seconds: float) -> None:
+        await ManualClock.sleep(self._clock, seconds)
+
+
 class Setting:
     """The simulator, a session, and clients made for whoever is named."""
 
@@ -78,10 +89,12 @@ def guests(*emails: str) -> list[dict[str, str]]:
 
 
 @asynccontextmanager
-async def a_setting(clock: Clock | None = None) -> AsyncIterator[Setting]:
+async def a_setting(
+    clock: Clock | None = None, *, simulator_clock: Clock | None = None
+) -> AsyncIterator[Setting]:
     """Alice and Bob with calendars, on a clock of the test's (or the machine's)."""
     clock = clock or SystemClock()
-    google = GoogleSimulator(clock=clock, http_on_loopback=True)
+    google = GoogleSimulator(clock=simulator_clock or clock, http_on_loopback=True)
     async with google, aiohttp.ClientSession() as session:
         google.run(AddPerson(email=ALICE, time_zone="Asia/Tokyo"))
         google.run(AddPerson(email=BOB))
