@@ -155,6 +155,15 @@ def fault_by_status(act: str, response: RestResponse, reason: str = "") -> Holdf
     return _BY_STATUS.get(status, InvalidError)(message)
 
 
+def decode_body(call: Call, body: bytes, kind: type[T]) -> T:
+    """Return the body of a response to this call as a `kind`."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        name = getattr(kind, "__name__", kind)
+        raise _unclear(call, f"gave a response that is no {name} ({error})") from None
+
+
 class RestClient:
     """Calls one API as one caller.
 
@@ -181,12 +190,7 @@ class RestClient:
 
     async def fetch(self, call: Call, kind: type[T]) -> T:
         """Return the response's body as a `kind`."""
-        response = await self.call(call)
-        try:
-            return msgspec.json.decode(response.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            name = getattr(kind, "__name__", kind)
-            raise _unclear(call, f"gave a response that is no {name} ({error})") from None
+        return decode_body(call, (await self.call(call)).body, kind)
 
     async def call(self, call: Call) -> RestResponse:
         """Return a response with a status of 2xx, or one that the call expects; raise anything else."""
