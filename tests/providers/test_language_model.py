@@ -19,7 +19,7 @@ from holdfast.errors import (
     RetryLaterError,
     TooLargeError,
 )
-from holdfast.providers.language_model import LanguageModel
+from holdfast.providers.language_model import FormatName, LanguageModel, ModelTokens
 from holdfast.providers.rest import CallLimits
 from holdfast.simulators.language_model import InjectedFault, LanguageModelSimulator, SetAnswer
 from holdfast.testing import Recording
@@ -36,15 +36,22 @@ class Palette(msgspec.Struct, forbid_unknown_fields=True):
     main: Colour
 
 
+FORMATS: list[FormatName] = ["openai", "anthropic"]
+
+
 @asynccontextmanager
 async def a_model(
-    *, key: str = "", name: str = "", limits: CallLimits = CallLimits(attempts_max=1)
+    *,
+    key: str = "",
+    name: str = "",
+    format: FormatName = "openai",
+    limits: CallLimits = CallLimits(attempts_max=1),
 ) -> AsyncIterator[tuple[LanguageModelSimulator, LanguageModel]]:
     clock = HastyClock()
     async with LanguageModelSimulator(clock=clock) as simulator, aiohttp.ClientSession() as session:
         yield simulator, LanguageModel(
             session, key or simulator.key, clock=clock, base_url=simulator.base_url,
-            model=name or simulator.model, limits=limits,
+            model=name or simulator.model, format=format, limits=limits,
         )  # fmt: skip
 
 
@@ -68,6 +75,31 @@ async def test_a_nested_struct_is_sent_with_its_definitions() -> None:
     assert (schema["type"], list(schema["$defs"])) == ("object", ["Colour"])
 
 
+async def test_anthropics_format_asks_for_the_struct_as_a_tool_and_reads_its_input() -> None:
+    async with a_model(format="anthropic") as (simulator, model):
+        simulator.run(SetAnswer(content={"main": {"name": "blue", "dark": True}}, schema="Palette"))
+        assert (await model.ask("sky", Palette, instructions="Name it.", tokens_max=99)).main.dark
+        assert await model.ask("sky", Colour, instructions="Name it.") == Colour("", False)
+    call = simulator.calls[0]
+    sent = msgspec.json.decode(call.body)
+    assert (call.path, sent["system"], sent["max_tokens"]) == ("/v1/messages", "Name it.", 99)
+    assert sent["tool_choice"] == {"type": "tool", "name": "Palette"}
+    assert list(sent["tools"][0]["input_schema"]["$defs"]) == ["Colour"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_tokens_are_counted_also_of_an_answer_that_is_of_no_use(format: FormatName) -> None:
+    counted: list[ModelTokens] = []
+    async with a_model(format=format) as (simulator, model):
+        await model.ask("sky " * 100, Colour, instructions="", count=counted.append)
+        simulator.run(SetAnswer(content={"shade": "blue"}))
+        with pytest.raises(RetryLaterError):
+            await model.ask("sky", Colour, instructions="", count=counted.append)
+    assert counted[0].input > counted[1].input > 0
+    assert all(0 < one.output < one.total for one in counted)
+
+
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -80,16 +112,19 @@ async def test_a_nested_struct_is_sent_with_its_definitions() -> None:
         (SetAnswer(content='{"na', finish_reason="length"), TooLargeError),
     ],
 )
-async def test_an_unusable_answer_is_an_error(answer: SetAnswer, error: type[HoldfastError]) -> None:
-    async with a_model() as (simulator, model):
+async def test_an_unusable_answer_is_an_error(
+    answer: SetAnswer, error: type[HoldfastError], format: FormatName
+) -> None:
+    async with a_model(format=format) as (simulator, model):
         simulator.run(answer)
         with pytest.raises(HoldfastError) as raised:
             await model.ask("sky", Colour, instructions="")
     assert type(raised.value) is error
 
 
-async def test_failures_are_named_by_what_to_do_next() -> None:
-    async with a_model() as (simulator, model):
+@pytest.mark.parametrize("format", FORMATS)
+async def test_failures_are_named_by_what_to_do_next(format: FormatName) -> None:
+    async with a_model(format=format) as (simulator, model):
         simulator.inject(InjectedFault(status=429, retry_after_s=7))
         with pytest.raises(RetryLaterError) as later:
             await model.ask("sky", Colour, instructions="")
@@ -97,10 +132,10 @@ async def test_failures_are_named_by_what_to_do_next() -> None:
         simulator.inject(InjectedFault(status=429, reason="insufficient_quota"))
         with pytest.raises(LimitReachedError):
             await model.ask("sky", Colour, instructions="")
-    async with a_model(name="another") as (_, model):
+    async with a_model(name="another", format=format) as (_, model):
         with pytest.raises(NotFoundError):
             await model.ask("sky", Colour, instructions="")
-    async with a_model(key="wrong") as (_, model):
+    async with a_model(key="wrong", format=format) as (_, model):
         with pytest.raises(ReauthRequiredError):
             await model.ask("sky", Colour, instructions="")
 

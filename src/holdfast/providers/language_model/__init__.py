@@ -1,6 +1,7 @@
-"""Language models behind an OpenAI-compatible API."""
+"""Language models behind an OpenAI-compatible API or Anthropic's."""
 
 from holdfast.providers.language_model.client import LanguageModel
-from holdfast.providers.language_model.types import ModelCompletion, ModelMessage, ModelRefusal
+from holdfast.providers.language_model.formats import FormatName
+from holdfast.providers.language_model.types import ModelTokens
 
-__all__ = ["LanguageModel", "ModelCompletion", "ModelMessage", "ModelRefusal"]
+__all__ = ["FormatName", "LanguageModel", "ModelTokens"]

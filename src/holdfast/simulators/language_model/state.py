@@ -1,4 +1,4 @@
-"""The state of the simulated language model: the answer it gives next, and the command that sets it."""
+"""The state of the simulated language model: the answers it gives next, and the command that sets them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,34 @@ MODEL: Final = "simulated-model"
 
 
 class LanguageModelState:
-    """The answer to every question, where a command has set one."""
+    """The answers that commands have set, by the name of the asked schema; "" is for any."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        self.answer: SetAnswer | None = None
+        self.answers: dict[str, SetAnswer] = {}
+
+    def answer_to(self, schema: str) -> SetAnswer | None:
+        return self.answers.get(schema) or self.answers.get("")
 
 
 class SetAnswer(Command[LanguageModelState], frozen=True):
-    """Give this answer from now on: {content, refusal, finishReason}. Text is not encoded as JSON."""
+    """Give this answer from now on: {content, refusal, finishReason, schema}. Text is not encoded as JSON.
+
+    With `schema`, to questions for this schema alone.
+    """
 
     content: Any = None
     refusal: str | None = None
     finish_reason: str = "stop"
+    schema: str = ""
 
     def run(self, state: LanguageModelState) -> object:
-        state.answer = self
+        state.answers[self.schema] = self
         return {}
 
     @property
-    def message(self) -> dict[str, Any]:
-        """The assistant's message."""
-        text = self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()
-        content = None if self.refusal is not None else text
-        return {"role": "assistant", "content": content, "refusal": self.refusal}
+    def text(self) -> str:
+        """The answer as text."""
+        return self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()
