@@ -1,0 +1,18 @@
+"""Git With Intent: from a GitHub event to an approved change, with a receipt for everything."""
+
+from __future__ import annotations
+
+from holdfast.error_format import ErrorFormat, FlatErrorResponse
+from holdfast.service import Service
+from holdfast.services.gwi.models import DOCUMENTS
+from holdfast.services.gwi.parts import build
+from holdfast.services.gwi.settings import GwiSettings
+
+service = Service(
+    name="gwi",
+    summary="Turns GitHub events into approved changes, with a receipt for everything.",
+    documents=DOCUMENTS,
+    settings=GwiSettings,
+    errors=ErrorFormat(response=FlatErrorResponse),
+    build=build,
+)

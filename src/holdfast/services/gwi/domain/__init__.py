@@ -1,0 +1,1 @@
+"""Decisions, without store or kit."""
