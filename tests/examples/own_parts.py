@@ -30,7 +30,7 @@ from holdfast.kit.runs import (
     StepFields,
     Workflow,
 )
-from holdfast.model import Document, ProvidedId, TimestampId, document, schema_of
+from holdfast.model import Document, ProvidedId, Retention, TimestampId, document, schema_of
 from holdfast.service import (
     AuditPart,
     ConnectionPart,
@@ -46,6 +46,7 @@ from tests.operations.outboxes import outbox_models
 
 TENANT: Final = "acme"
 ENDPOINT: Final = "crm"
+RUNS_KEPT_S: Final = 86_400
 
 
 def audit_models(prefix: str) -> AuditModels:
@@ -92,7 +93,7 @@ def meter_models(prefix: str) -> MeterModels:
 def run_models(prefix: str) -> RunModels:
     @document(
         f"{prefix}_runs/{{id}}", id=TimestampId("run"), tenant="tenant_id", indexes=RUN_INDEXES,
-        claim=RUN_CLAIM, lifecycle=RUN_LIFE,
+        claim=RUN_CLAIM, lifecycle=RUN_LIFE, retention=Retention("completed_at", after_s=RUNS_KEPT_S),
     )  # fmt: skip
     class OwnWork(RunFields, rename="camel"):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,24 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from holdfast.cli import app
+from holdfast.app import open_store
+from holdfast.cli import app, document_classes
+from holdfast.cli.checkup import schema as checkup_schema
 from holdfast.errors import DeclarationError
 from holdfast.http.metrics import Metrics
 from holdfast.kit.audit import AuditEvent
 from holdfast.kit.connections import Connection
 from holdfast.kit.metering import UsageEvent
 from holdfast.kit.outbox import Delivery
+from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import RunDocument, Runs
 from holdfast.model import Document
-from holdfast.runtime import Runtime, runtime, sealed_fields
+from holdfast.runtime import Runtime, documents_of, runtime, sealed_fields
 from holdfast.runtime.document_registry import hidden_fields
 from holdfast.store import Query
+from holdfast.testing import ManualClock
 from tests.console.bed import Bed, console
-from tests.examples.own_parts import ENDPOINT, HARBOUR, ORCHARD, TENANT, OwnParts
+from tests.examples.own_parts import ENDPOINT, HARBOUR, ORCHARD, RUNS_KEPT_S, TENANT, OwnParts
 from tests.kit.eventually import ended
 
 BOTH = (ORCHARD, HARBOUR)
@@ -135,18 +140,25 @@ def _holdfast(*words: str) -> Result:
         structlog.configure(**before)
 
 
-def test_every_command_shows_both_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the two services and no other."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-    monkeypatch.setattr(runtime, "find_services", lambda: SERVICES)
+    for module in (runtime, document_classes, checkup_schema):
+        monkeypatch.setattr(module, "find_services", lambda: SERVICES)
 
-    async def seed() -> dict[str, str]:
-        async with console(tmp_path, services=SERVICES) as made:
-            for one in BOTH:
-                await one.seed(made.runtime.store)
-            return {one.name: (await _run(made, one))[0] for one in BOTH}
 
-    ids = asyncio.run(seed())
+async def _seed(home: Path) -> dict[str, str]:
+    """A finished run of each service, by the service's name."""
+    async with console(home, services=SERVICES) as made:
+        for one in BOTH:
+            await one.seed(made.runtime.store)
+        return {one.name: (await _run(made, one))[0] for one in BOTH}
+
+
+def test_every_command_shows_both_by_name(tmp_path: Path, installed: None) -> None:
+    ids = asyncio.run(_seed(tmp_path))
     for one in BOTH:
         asked: dict[str, tuple[Any, ...]] = {
             ids[one.name]: ("audit", "list", "--trail", one.name),
@@ -162,3 +174,28 @@ def test_every_command_shows_both_by_name(tmp_path: Path, monkeypatch: pytest.Mo
             assert (result.exit_code, mark in result.output) == (0, True), (words, result.output)
     refused = _holdfast("audit", "list", "--trail", "cellar")
     assert refused.exit_code != 0
+    found = {one["name"]: one["fine"] for one in json.loads(_holdfast("doctor", "--json").output)["findings"]}
+    assert found["schema"]
+    assert all(found[f"settings of {one.name}"] for one in BOTH)
+
+
+def test_a_copy_takes_the_collections_of_both(tmp_path: Path, installed: None) -> None:
+    asyncio.run(_seed(tmp_path))
+    source, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("holdfast", "copy"))
+    copied = _holdfast("copy", "--from", source, "--to", target, "--json")
+    assert copied.exit_code == 0, copied.output
+    tallies = {one["collection"]: one for one in json.loads(copied.output)["walks"][-1]["tallies"]}
+    for one in BOTH:
+        for name in ("runs", f"runs/{one.name}_steps", "audit", "usage", "deliveries", "connections"):
+            tally = tallies[f"{one.name}_{name}"]
+            assert (tally["targetDocuments"], tally["targetHash"]) == (1, tally["hash"])
+
+
+async def test_finished_runs_of_both_are_pruned(bed: Bed) -> None:
+    for one in BOTH:
+        await _run(bed, one)
+    later = ManualClock(bed.runtime.store.clock.now() + timedelta(seconds=RUNS_KEPT_S + 60))
+    store = await open_store(bed.runtime.config.store, documents_of(SERVICES), clock=later)
+    assert await Sweeper(store, documents_of(SERVICES)).sweep() >= len(BOTH)
+    assert [(await one.stored(store))["runs"] for one in BOTH] == [0, 0]
+    await store.close()
