@@ -16,10 +16,13 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.testing.process import ServerProcess, free_port
+
+if TYPE_CHECKING:
+    import asyncpg
 
 VARIABLE = "HOLDFAST_TEST_POSTGRES"
 StopMode = Literal["fast", "immediate"]
@@ -153,29 +156,33 @@ def postgres_server(*, own: bool = False) -> Iterator[PostgresServer]:
 def fresh_database(server: PostgresServer) -> Iterator[str]:
     """An empty database on the server, dropped afterwards."""
     name = f"test_{secrets.token_hex(8)}"
-    _execute(server.url, f'CREATE DATABASE "{name}"')
+    _on_connection(server.url, lambda connection: _create_database(connection, name))
     try:
         yield urlunsplit(urlsplit(server.url)._replace(path=f"/{name}"))
     finally:
-        _execute(server.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        drop = f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'
+        _on_connection(server.url, lambda connection: connection.execute(drop))
+
+
+async def _create_database(connection: asyncpg.Connection, name: str) -> None:
+    # Copying files is a third of the work of logging pages; before PostgreSQL 15 it was the only way.
+    strategy = "STRATEGY FILE_COPY" if connection.get_server_version().major >= 15 else ""
+    await connection.execute(f'CREATE DATABASE "{name}" {strategy}')
 
 
 def postgres_version(server: PostgresServer) -> str:
     """The server's version: `18.6`."""
-    return str(_query(server.url, "SHOW server_version")).split()[0]
+    version = _on_connection(server.url, lambda connection: connection.fetchval("SHOW server_version"))
+    return str(version).split()[0]
 
 
-def _execute(url: str, statement: str) -> None:
-    _query(url, statement, fetch=False)
-
-
-def _query(url: str, statement: str, *, fetch: bool = True) -> object:
+def _on_connection(url: str, act: Callable[[asyncpg.Connection], Awaitable[_T]]) -> _T:
     import asyncpg
 
-    async def run() -> object:
+    async def run() -> _T:
         connection = await asyncpg.connect(url)
         try:
-            return await (connection.fetchval(statement) if fetch else connection.execute(statement))
+            return await act(connection)
         finally:
             await connection.close()
 
