@@ -11,6 +11,7 @@ import contextlib
 import gc
 import os
 import secrets
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -62,9 +63,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("repeatable")
     # Workers find what is theirs in the environment.
     if not hasattr(config, "workerinput"):
+        _keep_bytecode()
         work_in_memory(config)
         if config.getoption("numprocesses", None):
             _start_for_workers(config)
+
+
+def _keep_bytecode() -> None:
+    """Tests start hundreds of processes: compiling the package is a third of what each start costs."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _log_plain_tracebacks() -> None:
