@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.kit.access import SignInLinks, User
 from holdfast.kit.access.sessions import Session
 from holdfast.kit.access.sign_in_links import SignInLink
@@ -23,6 +25,13 @@ from tests.console.workshop import Workshop, runs_of
 from tests.providers.provider_fixture import ALICE, a_setting
 
 AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An act is tried again a hundred times where somebody else was first; here none can succeed."""
+    assert Audit.transact.__kwdefaults__ is not None
+    monkeypatch.setitem(Audit.transact.__kwdefaults__, "attempts", 3)
 
 
 async def _block_the_trail(bed: Bed) -> None:
