@@ -119,7 +119,7 @@ async def settled(runtime: Runtime, property_id: str, *, status: RmsDeliveryStat
     store = runtime.store.tenant(TENANT)
     query = Query(DeliveryState).where("endpoint_id", "==", property_id).where("status", "==", status)
     subscription = store.watch(DeliveryState)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await store.count(query.order_by("-created_at")) < count:
             await subscription.wait(0.5)
     subscription.close()

@@ -62,7 +62,7 @@ async def _work_until_half_way(bed: Bed) -> CalculationJob:
     """A worker that is gone once it has kept a part; one that was done before that begins another run."""
     jobs = scene.renewals_of(bed.runtime).jobs(scene.TENANT)
     store = bed.runtime.store.tenant(scene.TENANT)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await _work_until_some(bed)
             state = await store.get(PropertyState, PROPERTY)

@@ -86,7 +86,7 @@ def _serving(project: Path, home: Path) -> Iterator[str]:
 
 
 def _ask(url: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, Any]:
-    with urlopen(Request(url, data=body, headers=headers), timeout=10) as answer:
+    with urlopen(Request(url, data=body, headers=headers), timeout=60) as answer:
         text = answer.read()
         return answer.status, json.loads(text) if text else None
 
@@ -107,7 +107,7 @@ def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) 
         assert [one["text"] for one in items] == ["by webhook", "by hand"]
         status, closed = _ask(f"{url}/api/v1/items/{item['id']}/close", caller, b"")
         assert (status, closed["status"]) == (200, "closed")
-        with urlopen(Request(f"{url}/console/parcel-watch", headers=caller), timeout=10) as page:
+        with urlopen(Request(f"{url}/console/parcel-watch", headers=caller), timeout=60) as page:
             text = page.read().decode()
         assert "by webhook" in text
         assert "<h1>Parcel watch</h1>" in text

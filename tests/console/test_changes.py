@@ -163,7 +163,7 @@ async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch
 
 async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_bells(bed: Bed) -> None:
     token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with _listening(bed.address, token) as told:
             await anext(told)
             assert bed.surface.changes.listening

@@ -115,7 +115,7 @@ def _started(home: Path) -> str:
             assert one.stdout is not None
             address = re.search(r"http://\S+", one.stderr.readline())
             assert address is not None
-            with urlopen(f"{address[0]}/health", timeout=10) as answer:
+            with urlopen(f"{address[0]}/health", timeout=60) as answer:
                 assert answer.status == 200
             one.terminate()
             said = one.stdout.read()

@@ -183,7 +183,7 @@ async def test_a_run_that_waits_for_something_goes_on_when_told(tmp_path: Path, 
         run = await runs.start(workshop.chair)
         ann = await bed.signed_in("ann")
         page = f"/console/runs/holdfast_runs/{run.id}"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "waits for something to happen" not in await ann.page(page):  # noqa: ASYNC110 - a page tells nobody
                 await asyncio.sleep(0.01)
         workshop.dry = True

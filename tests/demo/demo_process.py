@@ -69,7 +69,7 @@ class DemoProcess:
         )
         data = None if body is None else json.dumps(body).encode()
         try:
-            with urlopen(Request(self.url + path, data=data, headers=headers), timeout=10) as answer:
+            with urlopen(Request(self.url + path, data=data, headers=headers), timeout=60) as answer:
                 return answer.status, json.load(answer)
         except HTTPError as refusal:
             with refusal:
@@ -79,7 +79,7 @@ class DemoProcess:
         """Send SIGINT; return the seconds until it exited with code 0."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(timeout=10) == 0
+        assert self.process.wait(timeout=60) == 0
         return time.monotonic() - began
 
 

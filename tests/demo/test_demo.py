@@ -203,7 +203,7 @@ def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
 def _second(demo: DemoProcess, token: str) -> int | None:
     """The process number of the second worker, as the page of the demo tells it; None for a dead one."""
     request = Request(f"{demo.url}/console/demo", headers={"authorization": f"Bearer {token}"})
-    with urlopen(request, timeout=10) as page:
+    with urlopen(request, timeout=60) as page:
         told = re.search(r"running as process (\d+)", page.read().decode())
     return int(told[1]) if told else None
 
@@ -283,9 +283,9 @@ def test_the_one_time_link_lets_a_person_in_to_press_buttons(stand: Stand) -> No
     fields = {"code": link[1], "name": "ann", "password": password, "again": password}
     headers = {"origin": demo.url, "sec-fetch-site": "same-origin"}
     form = Request(f"{demo.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
-    with browser.open(form, timeout=10) as welcome:
+    with browser.open(form, timeout=60) as welcome:
         assert welcome.status == 200
-    with browser.open(f"{demo.url}/console/demo", timeout=10) as page:
+    with browser.open(f"{demo.url}/console/demo", timeout=60) as page:
         text = page.read().decode()
     for scene in find_scenes().values():
         assert scene.title in text

@@ -27,7 +27,7 @@ class Firestore:
     """One connection to an emulator. Every verb says whether it was let in; anything else raises."""
 
     def __init__(self, address: str, project: str) -> None:
-        self._link = http.client.HTTPConnection(address, timeout=30)
+        self._link = http.client.HTTPConnection(address, timeout=60)
         self._root = f"/v1/projects/{project}/databases/(default)/documents"
         self._name = f"projects/{project}/databases/(default)/documents"
 

@@ -57,7 +57,7 @@ async def main(folder: Path) -> None:
     health = await monitor.health()
     told["health"] = "; ".join(health.reasons)
     (folder / "rest").unlink()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await store.commit(create(Filling(id="after", text="still here")))
     found = await store.get(Filling, "after")
     assert found is not None

@@ -43,14 +43,14 @@ async def test_a_slow_message_keeps_no_other_from_being_worked_on_after_an_outag
         working = asyncio.create_task(supervisor.run(stop))
         try:
             await arrives("slow")
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
             proxy.cut()
             await arrives("quick")
             for _ in range(2):
                 turned_at = worker.last_turn_at
                 await until(lambda at=turned_at: worker.last_turn_at != at)  # type: ignore[misc]
             proxy.mend()
-            await asyncio.wait_for(quick.wait(), 15)
+            await asyncio.wait_for(quick.wait(), 60)
             assert worker.under_way >= 1
         finally:
             proxy.mend()

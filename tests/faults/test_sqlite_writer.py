@@ -37,7 +37,7 @@ async def _filled(url: str) -> Store:
 
 
 async def _alive(store: Store) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await store.commit(create(Filling(id="after", text="still here")))
     assert await store.get(Filling, "after") is not None
 
@@ -123,7 +123,7 @@ async def test_callers_and_health_hear_of_a_writer_that_has_ended(tmp_path: Path
         raise SystemExit
 
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with pytest.raises(OutcomeUnknownError, match="has ended; restart the process"):
                 await store.engine._writer.do(end)
         with pytest.raises(StoreUnavailableError, match="has ended; restart the process"):
@@ -144,7 +144,7 @@ async def test_health_tells_of_a_commit_that_waits_for_the_lock(
     try:
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(store.commit(create(Filling(id="after"))))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while store.engine.problem is None:  # noqa: ASYNC110 - another thread
                 await asyncio.sleep(0.01)
         assert "waited for the disk or for the write lock" in store.engine.problem

@@ -67,7 +67,7 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
 def test_it_answers_generated_requests_as_it_describes(server: tuple[str, str], record_property: Any) -> None:
     address, token = server
     asked = _Asking(address, token)
-    described = asked.session.get(f"{address}/openapi.json", timeout=10).json()
+    described = asked.session.get(f"{address}/openapi.json", timeout=60).json()
     operations = [_sound(found) for found in schemathesis.openapi.from_dict(described).get_all_operations()]
     endless = [operation for operation in operations if _is_stream(described, operation)]
     wrong: list[str] = []

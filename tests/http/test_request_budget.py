@@ -25,7 +25,7 @@ def _rss_bytes(pid: int) -> int:
 def _send(port: int, pieces: Iterable[bytes]) -> tuple[bytes, int]:
     """What the server answers, and how many pieces it took before it hung up."""
     answer, taken = b"", 0
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
                 client.sendall(piece)

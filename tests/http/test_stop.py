@@ -34,7 +34,7 @@ async def _under_load(home: Path, end: signal.Signals) -> tuple[set[str], int]:
         await asyncio.wait_for(load.enough.wait(), 60)
         process.send_signal(end)
         code = await asyncio.wait_for(process.wait(), STOP_S_MAX)
-        await asyncio.wait_for(sending, 20)
+        await asyncio.wait_for(sending, 60)
     return load.accepted, code
 
 

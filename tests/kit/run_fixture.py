@@ -63,7 +63,7 @@ async def carried(store: Store, *workflows: Workflow, **settings: Any) -> AsyncI
         yield runner
     finally:
         stop.set()
-        await asyncio.wait_for(working, 20)
+        await asyncio.wait_for(working, 60)
 
 
 def simple(*acts: Callable[[Step], Awaitable[Any]], **settings: Any) -> Workflow:

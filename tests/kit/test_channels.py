@@ -281,7 +281,7 @@ async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
     one, stop = channels(), asyncio.Event()
     running = asyncio.create_task(one.run(stop))
     await one.set_wanted([ALICE])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await board.opened.wait()
         (old,) = board.live(ALICE)
         while board.live(ALICE) == [old] or len(board.live(ALICE)) != 1:

@@ -264,9 +264,9 @@ async def test_the_loop_starts_on_a_message_at_once_and_finishes_when_told_to_st
     loop = asyncio.create_task(InboxWorker(live_store, {"loose": work}).run(stop))
     inbox = Inbox(live_store)
     await _receive(inbox, "m1")
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     stop.set()
-    await asyncio.wait_for(loop, 10)
+    await asyncio.wait_for(loop, 60)
     found = await live_store.get(Tally, "n")
     assert found is not None
     assert found.doc.count == 1

@@ -232,7 +232,7 @@ async def test_a_drain_delivers_what_is_due_and_ends_by_itself(live_store: Store
         endpoint = await endpoint_at(live_store, receiver.url(), concurrency=2)
         await send(live_store, endpoint, *(f"evt-{n}" for n in range(12)))
         sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await Dispatcher(live_store, sender, signing=signing).drain(60.0)
         await sender.close()
     states = Counter([(await delivery(live_store, f"evt-{n}")).status for n in range(12)])

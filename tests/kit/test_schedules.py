@@ -247,9 +247,9 @@ async def test_the_loop_wakes_for_run_now_and_stops_when_told(live_store: Store,
     loop = asyncio.create_task(one.run(stop))
     await one.declare()
     await one.run_now("-_renew")
-    await asyncio.wait_for(acts.began.wait(), 10)
+    await asyncio.wait_for(acts.began.wait(), 60)
     stop.set()
-    await asyncio.wait_for(loop, 10)
+    await asyncio.wait_for(loop, 60)
 
 
 async def test_a_slow_act_does_not_delay_what_comes_due_meanwhile(live_store: Store, acts: Acts) -> None:
@@ -265,13 +265,13 @@ async def test_a_slow_act_does_not_delay_what_comes_due_meanwhile(live_store: St
     loop = asyncio.create_task(one.run(stop))
     await one.declare()
     await one.run_now(slow.id)
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     await one.run_now("-_renew")
-    await asyncio.wait_for(acts.began.wait(), 10)
+    await asyncio.wait_for(acts.began.wait(), 60)
     await until(lambda: one.under_way == 1)
     stop.set()
     go.set()
-    await asyncio.wait_for(loop, 10)
+    await asyncio.wait_for(loop, 60)
     runs = Query(SlotRun).where("schedule_id", "==", slow.id).order_by("-slot_at")
     assert [run.status for run in (await live_store.tenant("-").query(runs)).docs] == ["done"]
 
@@ -290,7 +290,7 @@ async def test_a_loop_that_is_cut_off_leaves_its_slot_to_the_next_try(live_store
     loop = asyncio.create_task(one.run(asyncio.Event()))
     await one.declare()
     await one.run_now("-_renew")
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     loop.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loop

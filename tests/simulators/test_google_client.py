@@ -31,7 +31,7 @@ class Library:
 
     def __init__(self, setting: Setting, email: str = ALICE) -> None:
         credentials = _Credentials.from_service_account_info(setting.key_file, scopes=SCOPES, subject=email)
-        self._http = httplib2.Http(timeout=10)
+        self._http = httplib2.Http(timeout=60)
         http = google_auth_httplib2.AuthorizedHttp(credentials, http=self._http)
         self.calendar = _built("calendar.v3", setting.google.calendar_url + "/", http)
         self.sheets = _built("sheets.v4", setting.google.url, http)

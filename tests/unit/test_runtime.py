@@ -122,12 +122,12 @@ async def test_a_message_is_received_worked_on_and_the_job_runs(runtime: Runtime
     await runtime.inbox.receive(SOURCE, {"x-name": "m1"}, b"{}")
     await runtime.scheduler.declare()
     await runtime.scheduler.run_now("-_daily")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len([g for g in await runtime.store.get_many(Greeting, ["m1", "daily"]) if g]) < 2:
             await subscription.wait(0.2)
         await loop.stands.wait()
     stop.set()
-    await asyncio.wait_for(working, 10)
+    await asyncio.wait_for(working, 60)
     found = await runtime.store.get(Greeting, "m1")
     assert found is not None
     assert found.doc.text == "moin"

@@ -39,7 +39,7 @@ def _serving(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 def _get(url: str) -> tuple[int, dict[str, str]]:
-    with urlopen(url, timeout=30) as answer:
+    with urlopen(url, timeout=60) as answer:
         return answer.status, json.load(answer)
 
 
@@ -54,7 +54,7 @@ def test_a_signal_stops_the_server_cleanly_with_exit_0(tmp_path: Path, how: sign
     with _serving(tmp_path) as (process, address):
         _get(f"{address}/health")
         process.send_signal(how)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
@@ -63,7 +63,7 @@ def test_a_stopped_server_leaves_its_port_free_at_once(tmp_path: Path) -> None:
     with _serving(tmp_path) as (process, address):
         _get(f"{address}/health")
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=60)
     port = address.rsplit(":", 1)[1]
     with _serving(tmp_path, "--port", port) as (_, again):
         assert _get(f"{again}/health")[0] == 200

@@ -47,7 +47,7 @@ def _document_status(address: str, project: str, *, token: str | None) -> int:
     url = f"http://{address}/v1/projects/{project}/databases/(default)/documents/things/one"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

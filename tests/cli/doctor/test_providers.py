@@ -33,7 +33,7 @@ def _simulated_google(home: Path) -> Iterator[str]:
 
 def _cause(url: str, command: str, **body: Any) -> Any:
     request = Request(f"{url}/_control/{command}", data=json.dumps(body).encode())
-    with urlopen(request, timeout=10) as answer:
+    with urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

@@ -100,7 +100,7 @@ async def test_a_clock_that_jumps_during_a_run_leaves_nothing_half_done(sqlite_u
 
 
 async def _scored_some(store: Store, job_id: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = await store.tenant("-").get(CalculationJob, job_id)
             if found is not None and found.doc.scored:
