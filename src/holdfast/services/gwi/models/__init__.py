@@ -17,10 +17,10 @@ from holdfast.services.gwi.models.tenants import (
     Tenant,
     UserProfile,
 )
-from holdfast.services.gwi.models.work import Candidate, WorkItem, WorkSignal
+from holdfast.services.gwi.models.work import Candidate, DedupeEntry, SignalQueue, WorkItem, WorkSignal
 
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Tenant, Repo, ConnectorConfig, Instance, InstanceSchedule, WorkSignal, WorkItem, Candidate,
     *RUNS.documents, RunLog, UserProfile, Member, Invite, Installation, RunApproval, RunLock, RequestRecord,
-    *AUDIT.all, *METER.all, Template,
+    *AUDIT.all, *METER.all, Template, DedupeEntry, SignalQueue,
 )  # fmt: skip

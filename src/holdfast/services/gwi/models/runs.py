@@ -31,8 +31,8 @@ from holdfast.model import (
     TimestampId,
     document,
 )
+from holdfast.services.gwi.domain.patches import ChangeAction
 from holdfast.services.gwi.models.tenants import RiskMode
-from holdfast.services.gwi.models.work import ChangeAction
 
 RunType = Literal["triage", "plan", "resolve", "review", "autopilot"]
 ApprovalStatus = Literal["none", "pending", "approved", "rejected"]

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Final, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
-from holdfast.model import MEMBERS_READ, Document, Index, Lifecycle, TimestampId, document
+from holdfast.model import (
+    MEMBERS_READ,
+    SERVICE_ONLY,
+    Claim,
+    Document,
+    Index,
+    Lifecycle,
+    TimestampId,
+    document,
+)
+from holdfast.services.gwi.domain.patches import ChangePlan, Patchset
+from holdfast.services.gwi.domain.receipts import IntentReceipt
+from holdfast.services.gwi.domain.risk import RiskAssessment
+from holdfast.services.gwi.domain.scoring import Percent, ScoreBreakdown
+from holdfast.services.gwi.domain.subjects import ResourceType, SignalSource, WorkType
+from holdfast.services.gwi.domain.votes import CandidateStatus, Vote
 
-SignalSource = Literal[
-    "github_issue", "github_pr", "github_comment", "webhook", "scheduled", "manual", "api"
-]  # fmt: skip
 SignalStatus = Literal["pending", "processed", "ignored", "failed"]
-ResourceType = Literal["issue", "pr", "comment", "commit"]
-WorkType = Literal["issue_to_code", "pr_review", "pr_resolve", "docs_update", "test_gen", "custom"]
 WorkStatus = Literal[
     "queued", "in_progress", "awaiting_approval", "approved", "rejected", "completed", "dismissed"
 ]  # fmt: skip
-CandidateStatus = Literal["draft", "ready", "approved", "rejected", "applied", "failed"]
-RiskLevel = Literal["low", "medium", "high", "critical"]
-ChangeAction = Literal["create", "modify", "delete"]
-Percent = Annotated[int, Meta(ge=0, le=100)]
+# An item in one of these absorbs further signals about its subject.
+LIVE: Final[tuple[WorkStatus, ...]] = ("queued", "in_progress", "awaiting_approval", "approved")
 
 
 class SourceRepo(Struct, rename="camel", kw_only=True):
@@ -64,9 +74,7 @@ class ProcessingMeta(Struct, rename="camel", kw_only=True):
         Index("status", "received_at"),
         Index("status", "received_at", across="tenants"),
         Index("-received_at"),
-        Index("status", "-received_at"),
         Index("source", "-received_at"),
-        Index("source", "external_id"),
     ],
     lifecycle=Lifecycle(
         "status",
@@ -91,23 +99,6 @@ class WorkSignal(Document, rename="camel"):
     processing_meta: ProcessingMeta | None = None
 
 
-class ScoreModifier(Struct, rename="camel", kw_only=True, frozen=True):
-    """One part of a score."""
-
-    name: str
-    value: int
-    reason: str
-
-
-class ScoreBreakdown(Struct, rename="camel", kw_only=True):
-    """How a score came about."""
-
-    base_score: int
-    modifiers: list[ScoreModifier] = []
-    final_score: Percent
-    explanation: str
-
-
 class Evidence(Struct, rename="camel", kw_only=True):
     """What a work item rests on."""
 
@@ -118,16 +109,23 @@ class Evidence(Struct, rename="camel", kw_only=True):
     additional_context: dict[str, Any] | None = None
 
 
+# The filters of the queue, in every combination.
+_FILTERS: Final = ("type", "repo.full_name", "assigned_to")
+QUEUE_INDEXES: Final = tuple(
+    Index("status", "snoozed", *chosen, "-score")
+    for count in range(len(_FILTERS) + 1)
+    for chosen in itertools.combinations(_FILTERS, count)
+)
+
+
 @document(
     "gwi_tenants/{tenant_id}/work_items/{id}",
     id=TimestampId("wi"),
     tenant="tenant_id",
     indexes=[
-        Index("status", "-score"),
         Index("status", "-score", across="tenants"),
-        Index("-score"),
-        Index("dedupe_key", "status"),
-        Index("status"),
+        *QUEUE_INDEXES,
+        Index("snoozed", "snoozed_until", across="tenants"),
     ],
     lifecycle=Lifecycle(
         "status",
@@ -137,14 +135,16 @@ class Evidence(Struct, rename="camel", kw_only=True):
             "in_progress": ["queued", "awaiting_approval", "completed", "dismissed"],
             "awaiting_approval": ["queued", "in_progress", "approved", "rejected", "completed", "dismissed"],
             "approved": ["in_progress", "awaiting_approval", "completed", "dismissed"],
-            "rejected": ["queued", "dismissed"],
         },
     ),
-    immutable=["created_at"],
+    immutable=["created_at", "dedupe_key"],
     access=MEMBERS_READ,
 )
 class WorkItem(Document, rename="camel"):
-    """A scored unit of work; it absorbs further signals with its `dedupe_key` until it is finished."""
+    """A scored unit of work; it absorbs further signals with its `dedupe_key` until it is finished.
+
+    `signal_at` is when the newest of its signals occurred: an older one that comes later changes nothing.
+    """
 
     id: str = ""
     tenant_id: str
@@ -162,86 +162,52 @@ class WorkItem(Document, rename="camel"):
     resource_url: str | None = None
     assigned_to: str | None = None
     candidate_id: str | None = None
+    snoozed: bool = False
     snoozed_until: datetime | None = None
+    signal_at: datetime | None = None
+    signal_count: int = 1
+    close_reason: str | None = None
     created_at: datetime
     updated_at: datetime
     due_at: datetime | None = None
 
 
-class PlannedStep(Struct, rename="camel", kw_only=True):
-    """One step of a candidate's plan."""
+@document("gwi_tenants/{tenant_id}/dedupe_entries/{id}", tenant="tenant_id", access=SERVICE_ONLY)
+class DedupeEntry(Document, rename="camel"):
+    """The one document of a key: the signal of a delivery, or the newest item of a subject.
 
-    order: int
-    description: str
-    files: list[str] | None = None
-    action: Literal["create", "modify", "delete", "review", "test"]
+    `closed_at` is when the subject was closed: what occurred before is no longer work.
+    """
 
-
-class ChangePlan(Struct, rename="camel", kw_only=True):
-    """What a candidate is going to do."""
-
-    summary: str
-    steps: list[PlannedStep] = []
-    complexity: Annotated[int, Meta(ge=1, le=5)]
-    affected_files: list[str] = []
-    estimated_minutes: int | None = None
+    id: str
+    tenant_id: str
+    document_id: str = ""
+    created_at: datetime
+    closed_at: datetime | None = None
 
 
-class FileChange(Struct, rename="camel", kw_only=True):
-    """One file of a patch, as a whole or as a diff."""
-
-    file: str
-    action: ChangeAction
-    content: str | None = None
-    diff: str | None = None
+def dedupe_id(*parts: str) -> str:
+    """The id of a key's entry; keys may be longer than ids, and hold any characters."""
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 
-class Patchset(Struct, rename="camel", kw_only=True):
-    """The change itself, on top of a commit."""
+@document(
+    "gwi_signal_queues/{tenant_id}",
+    tenant="tenant_id",
+    claim=Claim(due="due_at", fence="fence", owner="held_by"),
+    access=SERVICE_ONLY,
+)
+class SignalQueue(Document, rename="camel"):
+    """A tenant's pending signals as one claim, so that they are processed one after another.
 
-    branch_name: str
-    base_commit: str
-    changes: list[FileChange] = []
-    commit_message: str
+    `arrivals` counts signals: whoever leaves the queue knows by it whether one came meanwhile.
+    """
 
-
-class RiskFactor(Struct, rename="camel", kw_only=True, frozen=True):
-    """One reason why a change is risky."""
-
-    name: str
-    severity: int
-    description: str
-
-
-class RiskAssessment(Struct, rename="camel", kw_only=True):
-    """How risky a change is, and why."""
-
-    level: RiskLevel
-    score: Percent
-    factors: list[RiskFactor] = []
-    mitigations: list[str] | None = None
-
-
-class Vote(Struct, rename="camel", kw_only=True):
-    """A person's decision about the patch with this hash."""
-
-    user_id: str
-    decision: Literal["approved", "rejected", "changes_requested"]
-    comment: str | None = None
-    timestamp: datetime
-    patch_hash: str = ""
-
-
-class IntentReceipt(Struct, rename="camel", kw_only=True):
-    """Who changes what, when, where, why and on what grounds."""
-
-    intent: str
-    change_summary: str
-    actor: str
-    when: str
-    scope: str
-    policy_approval: str
-    evidence: str
+    tenant_id: str
+    arrivals: int = 0
+    due_at: datetime | None = None
+    fence: int = 0
+    held_by: str = ""
 
 
 @document(
