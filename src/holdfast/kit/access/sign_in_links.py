@@ -31,16 +31,20 @@ _UNUSABLE: Final = (
     "holdfast_sign_in_links/{id}",
     id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
-    immutable=["user_id", "created_at", "expires_at"],
+    immutable=["user_id", "generation", "created_at", "expires_at"],
     retention=Retention("expires_at", after_s=86_400),
     access=SERVICE_ONLY,
 )
 class SignInLink(Document, rename="camel"):
-    """A link, by the hash of its code. `user_id` is whom it signs in; empty for the first user."""
+    """A link, by the hash of its code. `user_id` is whom it signs in; empty for the first user.
+
+    It counts while its `generation` is the user's; that of the first user, while no newer one was made.
+    """
 
     id: str
     tenant_id: str = NO_TENANT
     user_id: str
+    generation: int = 0
     created_at: datetime
     created_by: str = ""
     expires_at: datetime
@@ -65,14 +69,18 @@ class SignInLinks:
         self._users, self._sessions = Users(store), Sessions(store)
 
     async def first(self, transaction: Transaction | None = None) -> str | None:
-        """A code for the first person, kept in the caller's transaction, if given; None where there has been
-        one already."""
+        """A code for the first user, in the caller's transaction if given; it ends those of earlier starts.
+
+        None where there has been a user already.
+        """
         if transaction is None:
             return await self._store.transact(self.first)
-        if await self._users.any_exists():
+        setup = await self._users.setup(transaction)
+        if setup.at is not None:
             return None
-        code, write = self._write(FIRST, NO_TENANT, "")
-        transaction.write(write)
+        code, write = self._write(FIRST, NO_TENANT, created_by="")
+        setup.link_id = _hash(code)
+        transaction.write(write, put(setup))
         return code
 
     async def create(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
@@ -88,13 +96,15 @@ class SignInLinks:
 
     def write(self, user: User, *, created_by: str) -> tuple[str, Write]:
         """The code and its write for a user who is added in the caller's own commit."""
-        return self._write(user.id, user.tenant_id, created_by)
+        return self._write(user.id, user.tenant_id, generation=user.generation, created_by=created_by)
 
-    def _write(self, user_id: str, tenant_id: str, created_by: str) -> tuple[str, Write]:
+    def _write(
+        self, user_id: str, tenant_id: str, *, generation: int = 0, created_by: str
+    ) -> tuple[str, Write]:
         code, now = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("="), self._clock.now()
         link = SignInLink(
-            id=_hash(code), tenant_id=tenant_id, user_id=user_id, created_at=now, created_by=created_by,
-            expires_at=now + timedelta(seconds=TTL_S),
+            id=_hash(code), tenant_id=tenant_id, user_id=user_id, generation=generation, created_at=now,
+            created_by=created_by, expires_at=now + timedelta(seconds=TTL_S),
         )  # fmt: skip
         return code, create(link)
 
@@ -102,16 +112,23 @@ class SignInLinks:
         """The user id that the link signs in, empty for the first user; raises for an unusable link."""
         if not _CODE.fullmatch(code):
             raise UnverifiedError(_UNUSABLE)
-        stored = await self._store.get(SignInLink, _hash(code))
-        link = self._check_usable(stored.doc if stored else None)
-        if link.user_id == FIRST and await self._users.any_exists():
-            raise UnverifiedError(_UNUSABLE)
-        return link.user_id
+        return (await self._store.transact(lambda tx: self._usable(tx, code)))[0].user_id
 
-    def _check_usable(self, link: SignInLink | None) -> SignInLink:
-        if link is None or link.used_at is not None or self._clock.now() >= link.expires_at:
+    async def _usable(self, tx: Transaction, code: str) -> tuple[SignInLink, User | None]:
+        """The link and the user it signs in, both as they are now; raises for an unusable link."""
+        stored = await tx.get(SignInLink, _hash(code))
+        if stored is None or stored.doc.used_at is not None or self._clock.now() >= stored.doc.expires_at:
             raise UnverifiedError(_UNUSABLE)
-        return link
+        link = stored.doc
+        if link.user_id == FIRST:
+            setup = await self._users.setup(tx)
+            user, current = None, setup.at is None and setup.link_id == link.id
+        else:
+            user = await self._users.find(link.user_id, tx)
+            current = user is not None and user.disabled_at is None and user.generation == link.generation
+        if not current:
+            raise UnverifiedError(_UNUSABLE)
+        return link, user
 
     async def redeem(
         self, code: str, *, name: str, password: str, commit: CommitFor | None = None
@@ -143,29 +160,23 @@ class SignInLinks:
 
     async def _create_first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
         await self._mark_used(tx, code)
-        if await tx.get(Setup, "users") is not None:
-            raise UnverifiedError(_UNUSABLE)
         cookie, session_write = self._sessions.write(user)
         tx.write(create(user), put(Setup(at=user.created_at)), session_write)
         return user, cookie
 
     async def _set_password(self, tx: Transaction, code: str, password_hash: str) -> tuple[User, str]:
-        link = await self._mark_used(tx, code)
-        stored = await tx.get(User, link.user_id)
-        if stored is None or stored.doc.disabled_at is not None:
-            raise UnverifiedError(_UNUSABLE)
-        user = stored.doc
+        user = await self._mark_used(tx, code)
+        assert user is not None
         user.password, user.generation = password_hash, user.generation + 1
         cookie, session_write = self._sessions.write(user)
         tx.write(put(user), session_write)
         return user, cookie
 
-    async def _mark_used(self, tx: Transaction, code: str) -> SignInLink:
-        stored = await tx.get(SignInLink, _hash(code))
-        link = self._check_usable(stored.doc if stored else None)
+    async def _mark_used(self, tx: Transaction, code: str) -> User | None:
+        link, user = await self._usable(tx, code)
         link.used_at = self._clock.now()
         tx.write(put(link))
-        return link
+        return user
 
 
 def link_to(kind: str, code: str, address: str) -> str:

@@ -33,8 +33,9 @@ _NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
 class User(Document, rename="camel"):
     """A user; the id is the login name.
 
-    A session counts while its `generation` is the user's, so that one write ends them all, whatever the
-    clock says. Without a password (`password` empty) a user signs in by a link, and sets one there.
+    A session or a one-time link counts while its `generation` is the user's, so that one write ends them
+    all, whatever the clock says. Without a password (`password` empty) a user signs in by a link, and sets
+    one there.
     """
 
     id: str
@@ -50,11 +51,15 @@ class User(Document, rename="camel"):
 
 @document("holdfast_set_up/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class Setup(Document, rename="camel"):
-    """Created with the first user: of all who redeem a first-run link at once, one finds it absent."""
+    """Whether there ever was a user (`at`); until then, the id of the newest first-run link.
+
+    Of all who redeem that link at once, one finds `at` empty.
+    """
 
     id: str = "users"
     tenant_id: str = NO_TENANT
-    at: datetime
+    at: datetime | None = None
+    link_id: str = ""
 
 
 class Users:
@@ -71,7 +76,12 @@ class Users:
 
     async def any_exists(self) -> bool:
         """Whether a user exists or ever existed; otherwise the first-run link creates one."""
-        return await self._store.get(Setup, "users") is not None
+        return (await self.setup()).at is not None
+
+    async def setup(self, transaction: Transaction | None = None) -> Setup:
+        """The state of the first run."""
+        stored = await (transaction or self._store).get(Setup, "users")
+        return Setup() if stored is None else stored.doc
 
     async def add(
         self,
@@ -130,7 +140,7 @@ class Users:
         user = await (transaction or self._store).get(User, name)
         return None if user is None else user.doc
 
-    # These run in the caller's transaction if given, end all sessions and return the changed user.
+    # These run in the caller's transaction if given, end all sessions and links and return the changed user.
 
     async def disable(self, name: str, transaction: Transaction | None = None) -> User:
         """Disable a user and end their sessions at once."""
