@@ -136,8 +136,11 @@ async def console(
     at_root: bool = False,
     store: str | None = None,
     public_url: str | None = None,
+    proxies: str | None = None,
 ) -> AsyncIterator[Bed]:
-    given = {"home": home, "allow": "127.0.0.1", "store": store, "public_url": public_url}
+    given = {
+        "home": home, "allow": "127.0.0.1", "store": store, "public_url": public_url, "proxies": proxies,
+    }  # fmt: skip
     runtime = await Runtime.open(load_config(given, environ={}), services=services, clock=SystemClock())
     surface = compose(runtime, at_root=at_root)
     surface.ready = True

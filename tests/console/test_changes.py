@@ -24,6 +24,8 @@ from holdfast.http import change_stream as hub
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.channels import Watch
 from holdfast.kit.outbox import Endpoint
+from holdfast.model import Caller
+from holdfast.model.access import SERVICE
 from holdfast.runtime import KIT_DOCUMENTS, Runtime
 from holdfast.store import create, put
 from holdfast.testing import ManualClock
@@ -65,7 +67,7 @@ def _endpoint(bed: Bed, id: str) -> Endpoint:
 
 
 async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
     async with asyncio.timeout(30), _listening(bed.address, token) as told:
         assert await anext(told) == set()
         await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
@@ -73,7 +75,7 @@ async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
 
 
 async def test_many_changes_are_told_together(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
     async with asyncio.timeout(30), _listening(bed.address, token) as told:
         await anext(told)
         began = time.monotonic()
@@ -95,7 +97,7 @@ async def test_what_another_process_commits_is_told_too(
     url = request.getfixturevalue(f"{engine}_url")
     async with console(tmp_path, store=url) as bed:
         other = await open_store(url, KIT_DOCUMENTS, env=bed.runtime.config.prefix)
-        token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
+        token = await ApiTokens(bed.runtime.store).create("t", role="admin")
         try:
             async with asyncio.timeout(hub.EVERYTHING_S - 3), _listening(bed.address, token) as told:
                 await anext(told)
@@ -124,7 +126,7 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
     told: list[frozenset[str]] = []
 
     async def listen() -> None:
-        async for topics in change_stream.stream():
+        async for topics in change_stream.stream(SERVICE):
             told.append(topics)  # noqa: PERF401 - read while it grows
 
     listening = asyncio.create_task(listen())
@@ -148,7 +150,7 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
 
 async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "STREAMS_MAX", 1)
-    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
     async with asyncio.timeout(30), _listening(bed.address, token) as told:
         await anext(told)
         visitor = bed.visitor()
@@ -158,11 +160,64 @@ async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch
         assert (status, headers["retry-after"]) == (503, "10")
         assert "too many listen" in text
         with pytest.raises(RetryLaterError):
-            bed.surface.changes.stream()
+            bed.surface.changes.stream(SERVICE)
+
+
+async def test_one_caller_cant_take_every_stream(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "STREAMS_PER_CALLER_MAX", 1)
+    tokens = [await ApiTokens(bed.runtime.store).create("t", role="viewer") for _ in range(2)]
+    async with asyncio.timeout(30), _listening(bed.address, tokens[0]) as told:
+        await anext(told)
+        refused = await bed.visitor().ask(
+            "GET", "/api/v1/changes", headers={"authorization": f"Bearer {tokens[0]}"}
+        )
+        assert (refused[0], refused[2]["retry-after"]) == (429, "10")
+        async with _listening(bed.address, tokens[1]) as other:
+            await anext(other)
+
+
+async def test_of_many_streams_asked_for_at_once_one_caller_gets_its_share(bed: Bed) -> None:
+    caller = Caller(user_id="user:ann", roles={"acme": "viewer"})
+    streams = [bed.surface.changes.stream(caller) for _ in range(hub.STREAMS_PER_CALLER_MAX + 5)]
+    begun = [await anext(one, None) for one in streams]
+    assert begun.count(frozenset()) == hub.STREAMS_PER_CALLER_MAX
+    for one in streams:
+        await one.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_tenants_viewer_learns_nothing_of_what_other_tenants_do(
+    sqlite_url: str, clock: ManualClock
+) -> None:
+    store = await open_store(sqlite_url, KIT_DOCUMENTS, clock=clock)
+    await store.migrate()
+    change_stream = hub.ChangeStream(store, {"endpoints": (Endpoint,)})
+    told: dict[str, list[frozenset[str]]] = {"viewer": [], "platform": []}
+    callers = {"viewer": Caller(user_id="user:ann", roles={"acme": "viewer"}), "platform": SERVICE}
+
+    async def listen(name: str) -> None:
+        async for topics in change_stream.stream(callers[name]):
+            told[name].append(topics)
+
+    listening = [asyncio.create_task(listen(name)) for name in told]
+    try:
+        await until(lambda: all(told.values()))
+        foreign = Endpoint(id="e1", tenant_id="other", url="https://rms.example", created_at=clock.now())
+        await store.privileged().commit(create(foreign))
+        while len(told["platform"]) < 2:
+            await clock.advance(0.1)
+        assert told["viewer"] == [frozenset()]
+        while len(told["viewer"]) < 2:
+            await clock.advance(1)
+        assert told["viewer"] == [frozenset(), frozenset({hub.EVERYTHING})]
+    finally:
+        change_stream.close()
+        await clock.advance(1)
+        await asyncio.gather(*listening)
+        await store.close()
 
 
 async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_bells(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
     async with asyncio.timeout(60):
         async with _listening(bed.address, token) as told:
             await anext(told)
@@ -193,7 +248,7 @@ def test_a_server_with_open_streams_stops_at_once(tmp_path: Path) -> None:
 async def _token(home: Path) -> str:
     runtime = await Runtime.open(load_config({"home": home}, environ={}))
     try:
-        return await ApiTokens(runtime.store).create("t", role="viewer")
+        return await ApiTokens(runtime.store).create("t", role="admin")
     finally:
         await runtime.close()
 

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.kit.access import COOKIE, SignInLinks, Users
-from holdfast.kit.access.login_throttle import BY_NAME, LoginAttempts, key_of
+from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME
 from holdfast.kit.audit import AuditEvent
-from holdfast.store import Query, put
+from holdfast.kit.rate_limit import RateWindow, SlidingWindow
+from holdfast.store import Query
 from tests.console.bed import PASSWORD, Bed, Visitor, console
 
 
@@ -95,32 +96,48 @@ async def test_a_password_typed_as_a_name_is_written_down_nowhere(bed: Bed) -> N
     await _sign_in(bed.visitor(), "my-secret-password", "ann")
     page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
     assert [event.subject for event in page.docs] == ["ann", "somebody unknown"]
-    kept = (await bed.runtime.store.privileged().query(Query(LoginAttempts))).docs
+    kept = (await bed.runtime.store.privileged().query(Query(RateWindow))).docs
     assert "my-secret-password" not in f"{page.docs} {kept}"
 
 
 async def test_too_many_wrong_tries_must_wait_even_with_the_right_password(bed: Bed) -> None:
     await bed.person("ann", role="viewer")
     # Put there, not tried: how long hashing takes must not decide whether the wait is over.
-    many = LoginAttempts(id=key_of("name", "ann"), count=BY_NAME.free + 20, last_at=bed.runtime.clock.now())
-    await bed.runtime.store.privileged().commit(put(many))
+    for _ in range(BY_NAME.count):
+        await SlidingWindow(bed.runtime.store, BY_NAME).admit("ann")
     form = {"name": "ann", "password": PASSWORD}
     status, text, headers = await bed.visitor().ask("POST", "/sign-in", data=form)
     assert status == 429
-    assert 1 <= int(headers["retry-after"]) <= BY_NAME.wait_s_max
+    assert 1 <= int(headers["retry-after"]) <= BY_NAME.period_s
     assert "Too many tries" in text
     assert "set-cookie" not in headers
 
 
 async def test_a_wrong_password_counts_as_a_try_and_the_right_one_clears_it(bed: Bed) -> None:
     await bed.person("ann", role="viewer")
-    store, key = bed.runtime.store.privileged(), key_of("name", "ann")
+    store = bed.runtime.store.privileged()
+    by_name, by_address = (SlidingWindow(store, quota) for quota in (BY_NAME, BY_ADDRESS))
     await _sign_in(bed.visitor(), "ann", "wrong password")
-    counted = await store.get(LoginAttempts, key)
+    counted = await store.get(RateWindow, by_name.id_of("ann"))
     assert counted is not None
-    assert counted.doc.count == 1
+    assert len(counted.doc.taken_at) == 1
     assert (await _sign_in(bed.visitor(), "ann", PASSWORD))[0] == 303
-    assert await store.get(LoginAttempts, key) is None
+    assert await store.get(RateWindow, by_name.id_of("ann")) is None
+    counted = await store.get(RateWindow, by_address.id_of("127.0.0.1"))
+    assert counted is not None
+    assert len(counted.doc.taken_at) == 1
+
+
+async def test_the_addresses_of_one_ipv6_network_share_their_tries(tmp_path: Path) -> None:
+    async with console(tmp_path, proxies="127.0.0.1") as bed:
+        form = {"name": "ann", "password": "wrong password"}
+        for number in (1, 2):
+            headers = {"x-forwarded-for": f"2001:db8:0:7:{number}::{number}"}
+            assert (await bed.visitor().ask("POST", "/sign-in", data=form, headers=headers))[0] == 401
+        key = SlidingWindow(bed.runtime.store, BY_ADDRESS).id_of("2001:db8:0:7::/64")
+        counted = await bed.runtime.store.privileged().get(RateWindow, key)
+        assert counted is not None
+        assert len(counted.doc.taken_at) == 2
 
 
 async def test_signing_out_ends_the_session_everywhere_the_cookie_is(bed: Bed) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from datetime import timedelta
 
 import argon2
 import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
 from holdfast.kit.access import (
-    LoginAttempts,
+    LoginAttempt,
     LoginThrottle,
     Session,
     Sessions,
@@ -22,14 +21,15 @@ from holdfast.kit.access import (
     User,
     Users,
 )
-from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME, wait_s
+from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME
 from holdfast.kit.access.sessions import IDLE_S, MAX_AGE_S, csrf_of
 from holdfast.kit.access.sign_in_links import Redeem
 from holdfast.kit.access.users import check_name
+from holdfast.kit.rate_limit import RateWindow
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
 
-DOCUMENTS = [User, Setup, Session, SignInLink, LoginAttempts]
+DOCUMENTS = [User, Setup, Session, SignInLink, RateWindow]
 PASSWORD = "correct horse battery"
 
 
@@ -139,10 +139,7 @@ async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: St
     assert one is not None
     assert await links.check(one) == ""
     tried = await asyncio.gather(
-        *(
-            links.redeem(code, name=f"p{n}", password=PASSWORD)
-            for n, code in enumerate([one, one, one, one])
-        ),
+        *(links.redeem(code, name=f"p{n}", password=PASSWORD) for n, code in enumerate([one, one, one, one])),
         return_exceptions=True,
     )
     won = [each for each in tried if isinstance(each, tuple)]
@@ -252,23 +249,35 @@ async def test_a_new_first_link_ends_the_one_of_an_earlier_start(kit_store: Stor
 
 async def test_too_many_tries_must_wait_and_a_success_forgives(kit_store: Store, clock: ManualClock) -> None:
     tries = LoginThrottle(kit_store)
-    for _ in range(BY_NAME.free):
+    for _ in range(BY_NAME.count):
         await tries.admit("ann", "203.0.113.7")
+        await clock.advance(1)
     with pytest.raises(RetryLaterError) as refused:
         await tries.admit("ann", "203.0.113.8")
-    assert 0 < refused.value.after_s <= 1
-    await clock.advance(1)
-    await tries.admit("ann", "203.0.113.8")
-    with pytest.raises(RetryLaterError) as refused:
+    assert refused.value.after_s == BY_NAME.period_s - BY_NAME.count
+    await clock.advance(refused.value.after_s)
+    attempt = await tries.admit("ann", "203.0.113.8")
+    with pytest.raises(RetryLaterError):
         await tries.admit("ann", "203.0.113.8")
-    assert 1 < refused.value.after_s <= 2
-    await tries.reset("ann")
+    await tries.succeed(attempt)
     await tries.admit("ann", "203.0.113.8")
+
+
+async def test_a_success_gives_its_address_one_try_back_and_no_more(kit_store: Store) -> None:
+    tries = LoginThrottle(kit_store)
+    for number in range(BY_ADDRESS.count + 5):
+        await tries.succeed(await tries.admit(f"colleague-{number}", "203.0.113.7"))
+    for number in range(BY_ADDRESS.count):
+        await tries.admit(f"guessed-{number}", "203.0.113.7")
+        if number < BY_ADDRESS.count - 1:
+            await tries.succeed(await tries.admit("mallory", "203.0.113.7"))
+    with pytest.raises(RetryLaterError):
+        await tries.admit("mallory", "203.0.113.7")
 
 
 async def test_an_address_that_tries_many_names_must_wait(kit_store: Store) -> None:
     tries = LoginThrottle(kit_store)
-    for number in range(BY_ADDRESS.free):
+    for number in range(BY_ADDRESS.count):
         await tries.admit(f"name-{number}", "203.0.113.7")
     with pytest.raises(RetryLaterError):
         await tries.admit("another", "203.0.113.7")
@@ -280,15 +289,4 @@ async def test_tries_at_once_cant_pass_the_limit_together(kit_store: Store) -> N
     done = await asyncio.gather(
         *(tries.admit("ann", f"203.0.113.{n}") for n in range(8)), return_exceptions=True
     )
-    assert sum(each is None for each in done) <= BY_NAME.free
-
-
-def test_patience_grows_to_a_limit_and_is_forgotten(clock: ManualClock) -> None:
-    now = clock.now()
-    waits = [
-        wait_s(LoginAttempts(id="0" * 64, count=count, last_at=now), BY_NAME, now)
-        for count in (4, 5, 6, 10, 99)
-    ]
-    assert waits == [0, 1, 2, 32, 60]
-    old = LoginAttempts(id="0" * 64, count=99, last_at=now - timedelta(minutes=16))
-    assert wait_s(old, BY_NAME, now) == 0
+    assert sum(isinstance(each, LoginAttempt) for each in done) == BY_NAME.count

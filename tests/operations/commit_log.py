@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.access import LoginAttempts
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.cache import CacheFields
 from holdfast.kit.leases.models import LeaseDocument
 from holdfast.kit.processes import PROCESS_DOCUMENTS
+from holdfast.kit.rate_limit import RateWindow
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Committed, Outcome
 
 # The kit's own bookkeeping: no act of anybody, and never on record.
 BOOKKEEPING: tuple[type[Document], ...] = (
-    AuditHead, CacheFields, LeaseDocument, LoginAttempts, *PROCESS_DOCUMENTS,
+    AuditHead, CacheFields, LeaseDocument, RateWindow, *PROCESS_DOCUMENTS,
 )  # fmt: skip
 
 

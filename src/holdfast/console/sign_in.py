@@ -108,9 +108,9 @@ class SignIn:
         ) -> Response[PasswordSet]:
             name = sessions.person(by).name
             check_password(data.password)
-            await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
+            attempt = await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
             cookie = await sessions.change_password(
-                self._runtime, by, current=data.current, password=data.password
+                self._runtime, by, current=data.current, password=data.password, attempt=attempt
             )
             return Response(PasswordSet(name), cookies=[self._cookie(cookie, int(MAX_AGE_S))])
 
@@ -120,12 +120,12 @@ class SignIn:
         form = parse_form(await request.body())
         name, after = form.get("name", "").strip().lower()[:100], next_of(form.get("next", HOME))
         try:
-            await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
+            attempt = await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
         except RetryLaterError as wait:
             said = f"Too many tries. Wait {max(1, round(wait.after_s))} s, then try again."
             return self._form(request, after, name=name, fault=said, status=429, wait_s=wait.after_s)
         cookie = await sessions.sign_in(
-            self._runtime, self._stranger, name, password=form.get("password", "")
+            self._runtime, self._stranger, name, password=form.get("password", ""), attempt=attempt
         )
         if cookie is None:
             return self._form(request, after, name=name, fault=_WRONG, status=401)

@@ -4,6 +4,9 @@
 
 A bell is a hint, so every so often all topics are told as changed: whoever asks again then has missed nothing
 for longer than that. Changes made by other processes ring here too.
+
+A bell does not tell whose document changed. So whoever sees one tenant is told by the clock alone, and learns
+nothing of what the others do.
 """
 
 from __future__ import annotations
@@ -12,21 +15,24 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
-from holdfast.errors import RetryLaterError
+from holdfast.errors import RetryLaterError, TooManyRequestsError
 from holdfast.kit.access import ApiToken, User
+from holdfast.kit.access.authorization import privileged
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.runs import KIT as RUN_MODELS
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.worker_loop import wait_for_wake
-from holdfast.model import Document
+from holdfast.model import Caller, Document
 from holdfast.runtime import Runtime
 from holdfast.store import Store
 
 STREAMS_MAX: Final = 200
+STREAMS_PER_CALLER_MAX: Final = 10
 APART_S: Final = 0.25
 EVERYTHING_S: Final = 15.0
+TENANT_S: Final = 5.0
 STREAM_S_MAX: Final = 600.0
 EVERYTHING: Final = "*"
 _BELL_S: Final = 3_600.0
@@ -59,7 +65,7 @@ def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
 class ChangeStream:
     """Listens while anybody does, and tells everybody.
 
-    Example: `async for topics in changes.stream(): ...`
+    Example: `async for topics in changes.stream(caller): ...`
     """
 
     def __init__(self, store: Store, topics: Mapping[str, Sequence[type[Document]]]) -> None:
@@ -72,18 +78,30 @@ class ChangeStream:
         """End all streams: the process stops."""
         self._closed.set()
 
-    def stream(self) -> AsyncIterator[frozenset[str]]:
+    def stream(self, caller: Caller) -> AsyncIterator[frozenset[str]]:
         """Sets of topics as they change; empty ones are signs of life. Ends by itself after a while, so that
         whoever listens must show again that they may. Raises `RetryLaterError` where too many listen."""
+        one = _Stream(caller.user_id or "", across_tenants=privileged(caller))
+        self._check_room(one)
+        return self._told(one)
+
+    def _check_room(self, one: _Stream) -> None:
+        if sum(other.caller == one.caller for other in self._streams) >= STREAMS_PER_CALLER_MAX:
+            raise TooManyRequestsError(
+                f"this caller has {STREAMS_PER_CALLER_MAX} streams already; close one", after_s=10
+            )
         if self._closed.is_set() or len(self._streams) >= STREAMS_MAX:
             raise RetryLaterError("too many listen for changes already; ask again later", after_s=10)
-        return self._told(_Stream())
 
     async def _told(self, one: _Stream) -> AsyncIterator[frozenset[str]]:
+        try:
+            self._check_room(one)
+        except RetryLaterError:
+            return  # Of many that were checked at once, those without room end here; their clients ask again.
         self._streams.add(one)
         self._listen()
         now_s = self._clock.monotonic()
-        end_s, everything_s = now_s + STREAM_S_MAX, now_s + EVERYTHING_S
+        end_s, everything_s = now_s + STREAM_S_MAX, now_s + one.everything_s
         try:
             yield frozenset()
             while not self._closed.is_set() and now_s < end_s:
@@ -93,7 +111,7 @@ class ChangeStream:
                 topics, now_s = one.taken(), self._clock.monotonic()
                 # Also where others ring without end: the bell that was not heard may be any topic's.
                 if now_s >= everything_s:
-                    topics, everything_s = frozenset({EVERYTHING}), now_s + EVERYTHING_S
+                    topics, everything_s = frozenset({EVERYTHING}), now_s + one.everything_s
                 yield topics
         finally:
             self._streams.discard(one)
@@ -115,7 +133,8 @@ class ChangeStream:
             while True:
                 if await subscription.wait(_BELL_S):
                     for one in self._streams:
-                        one.notify(topic)
+                        if one.across_tenants:
+                            one.notify(topic)
         finally:
             subscription.close()
 
@@ -123,7 +142,9 @@ class ChangeStream:
 class _Stream:
     """What one listener has not been told yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, caller: str, *, across_tenants: bool) -> None:
+        self.caller, self.across_tenants = caller, across_tenants
+        self.everything_s = EVERYTHING_S if across_tenants else TENANT_S
         self._topics: set[str] = set()
         self._rung = asyncio.Event()
 

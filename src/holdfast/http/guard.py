@@ -29,7 +29,7 @@ from holdfast.http.authentication import Authenticated, Authenticator, Connectio
 from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act
 from holdfast.http.error_responses import SignInNeeded
 from holdfast.http.microcache import MICROCACHE_S
-from holdfast.http.rate_limit import RateLimiter, site_of
+from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import (
@@ -80,7 +80,7 @@ class RouteGuard:
             check_origin(connection.headers, public_url=self._public_url)
         if quota := handler.opt.get("quota"):
             window = SlidingWindow(self._runtime.store, quota)
-            await window.admit(site_of(connection.scope["state"]["address"]))
+            await window.admit(connection.scope["state"]["address"])
         if needs == PUBLIC:
             if "microcache_s" in handler.opt:
                 connection.scope["state"][MICROCACHE_S] = handler.opt["microcache_s"]

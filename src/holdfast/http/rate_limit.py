@@ -53,7 +53,7 @@ class RateLimiter:
         _admit(self._callers.take(name), "this caller")
 
     def pass_stranger(self, address: str) -> None:
-        _admit(self._addresses.take(site_of(address)), "this address without credentials that count")
+        _admit(self._addresses.take(address), "this address without credentials that count")
 
 
 def _admit(wait_s: float, who: str) -> None:
@@ -62,15 +62,20 @@ def _admit(wait_s: float, who: str) -> None:
 
 
 class Addresses:
-    """Determines a request's client address, believing only trusted proxies.
+    """Determines whose a request is, believing only trusted proxies: the one key of all limits by address.
 
-    Example: `Addresses(["10.0.0.0/8"]).of(scope)` gives `203.0.113.7`
+    An IPv6 customer's network of 2⁶⁴ addresses is one.
+
+    Example: `Addresses(["10.0.0.0/8"]).of(scope)` gives `203.0.113.7` or `2001:db8:1:2::/64`
     """
 
     def __init__(self, proxies: Sequence[str]) -> None:
         self._trusted = [ipaddress.ip_network(one) for one in proxies]
 
     def of(self, scope: Any) -> str:
+        return _site_of(self._client(scope))
+
+    def _client(self, scope: Any) -> str:
         peer = _plain((scope.get("client") or ("",))[0])
         if not self._trusted or not self._is_trusted(peer):
             return peer
@@ -83,7 +88,7 @@ class Addresses:
 
     def all_trusted(self, scope: Any) -> bool:
         """Whether a request comes from a trusted proxy itself, not from somebody behind one."""
-        return bool(self._trusted) and self._is_trusted(self.of(scope))
+        return bool(self._trusted) and self._is_trusted(self._client(scope))
 
     def _is_trusted(self, address: str) -> bool:
         try:
@@ -114,8 +119,7 @@ def _plain(hop: str) -> str:
 
 
 @lru_cache(KEYS_MAX)
-def site_of(address: str) -> str:
-    """The key of an address in rate limits: an IPv6 customer's network of 2⁶⁴ addresses is one."""
+def _site_of(address: str) -> str:
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

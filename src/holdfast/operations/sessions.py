@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import ForbiddenError, InvalidError
-from holdfast.kit.access import LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
+from holdfast.kit.access import LoginAttempt, LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
 from holdfast.kit.access.authorization import PERSON, PUBLIC, own_tenant
 from holdfast.kit.access.oidc import Identity
 from holdfast.kit.access.passwords import check_password, hash_password
@@ -20,12 +20,12 @@ from holdfast.store import Transaction
 UNKNOWN: Final = "somebody unknown"
 
 
-async def throttle(runtime: Runtime, name: str, address: str) -> None:
+async def throttle(runtime: Runtime, name: str, address: str) -> LoginAttempt:
     """Count an attempt before its password is looked at; TooManyRequestsError says how long to wait.
 
     Apart from the operations: attempts that are refused here are too many to record.
     """
-    await LoginThrottle(runtime.store).admit(normalize_name(name), address)
+    return await LoginThrottle(runtime.store).admit(normalize_name(name), address)
 
 
 async def find_link(runtime: Runtime, code: str) -> str:
@@ -34,7 +34,9 @@ async def find_link(runtime: Runtime, code: str) -> str:
 
 
 @operation("session.began", area="session", verb="create", needs=PUBLIC)
-async def sign_in(runtime: Runtime, by: Operator, name: str, *, password: str) -> str | None:
+async def sign_in(
+    runtime: Runtime, by: Operator, name: str, *, password: str, attempt: LoginAttempt | None = None
+) -> str | None:
     """Begin a session and return its cookie; None, on record too, where name and password don't match."""
     users, name = Users(runtime.store), normalize_name(name)
     user = await users.verify(name, password)
@@ -43,7 +45,8 @@ async def sign_in(runtime: Runtime, by: Operator, name: str, *, password: str) -
         subject = name if await users.exists(name) else UNKNOWN
         await by.append(action="session.refused", subject=subject, outcome="refused")
         return None
-    await LoginThrottle(runtime.store).reset(name)
+    if attempt is not None:
+        await LoginThrottle(runtime.store).succeed(attempt)
     return await _as(by, user).commit(lambda tx: Sessions(runtime.store).begin(user, tx), subject=user.id)
 
 
@@ -114,7 +117,9 @@ async def sign_out(runtime: Runtime, by: Operator, *, everywhere: bool = False) 
 
 
 @operation("user.password_set", area="session", verb="update", needs="viewer")
-async def change_password(runtime: Runtime, by: Operator, *, current: str, password: str) -> str:
+async def change_password(
+    runtime: Runtime, by: Operator, *, current: str, password: str, attempt: LoginAttempt | None = None
+) -> str:
     """Set one's own password, end the other sessions and return the cookie of a new one.
 
     A session left open is not enough: the current password is needed.
@@ -125,7 +130,8 @@ async def change_password(runtime: Runtime, by: Operator, *, current: str, passw
     check_password(password)
     if await users.verify(one.name, current) is None:
         raise InvalidError("the current password is another one", "current")
-    await LoginThrottle(runtime.store).reset(one.name)
+    if attempt is not None:
+        await LoginThrottle(runtime.store).succeed(attempt)
     hashed = await hash_password(password)
 
     async def act(tx: Transaction) -> str:

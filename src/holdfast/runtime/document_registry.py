@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.kit.access import ApiToken, LoginAttempts, Session, Setup, SignInLink, User, VisitorSession
+from holdfast.kit.access import ApiToken, Session, Setup, SignInLink, User, VisitorSession
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.cache import CacheDocument, CacheGeneration
@@ -34,7 +34,7 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
     InboxChunk, InboxItem, InboxQueue, InboxUpload,
     LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation, RunDocument,
-    Schedule, Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
+    Schedule, Session, Setup, SignInLink, SlotRun, StepDocument, UsageEvent, UsageSum, User,
     VisitorSession, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {

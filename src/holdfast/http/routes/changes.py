@@ -10,7 +10,7 @@ from litestar.datastructures import State
 from litestar.response import Stream
 
 from holdfast.http.change_stream import ChangeStream
-from holdfast.routing import read_route
+from holdfast.routing import By, read_route
 
 _RETRY: Final = b"retry: 2000\n\n"
 
@@ -23,10 +23,12 @@ async def _events(told: AsyncIterator[frozenset[str]]) -> AsyncIterator[bytes]:
 
 
 @read_route("/changes", "viewer", area="changes", media_type="text/event-stream", time_limit_s=None)
-async def changes(state: State) -> Stream:
-    """Which topics changed, as `event: changed` with a JSON list; `*` is everything."""
+async def changes(state: State, by: By) -> Stream:
+    """Which topics changed, as `event: changed` with a JSON list; `*` is everything.
+
+    Whoever sees one tenant alone is sent `*` every few seconds."""
     told: ChangeStream = state.surface.changes
-    return Stream(_events(told.stream()), media_type="text/event-stream")
+    return Stream(_events(told.stream(by.caller)), media_type="text/event-stream")
 
 
 ROUTES: Final = (changes,)

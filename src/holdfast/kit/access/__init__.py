@@ -1,7 +1,7 @@
 """Access control: permissions by the model's rules, API tokens, OIDC, and users with passwords."""
 
 from holdfast.kit.access.access_gate import Gate
-from holdfast.kit.access.login_throttle import LoginAttempts, LoginThrottle
+from holdfast.kit.access.login_throttle import LoginAttempt, LoginThrottle
 from holdfast.kit.access.models import ApiToken, TokenRole
 from holdfast.kit.access.roles import Roles
 from holdfast.kit.access.scopes import covers
@@ -17,7 +17,7 @@ __all__ = [
     "ApiTokens",
     "CurrentVisitor",
     "Gate",
-    "LoginAttempts",
+    "LoginAttempt",
     "LoginThrottle",
     "Roles",
     "Session",

@@ -17,7 +17,7 @@ from msgspec import Meta
 from holdfast.errors import TooManyRequestsError
 from holdfast.kit import NO_TENANT
 from holdfast.model import SERVICE_ONLY, Document, ProvidedId, Retention, document
-from holdfast.store import Store, Transaction, put
+from holdfast.store import Store, Transaction, delete, put
 
 ATTEMPTS: Final = 50
 
@@ -66,19 +66,43 @@ class SlidingWindow:
     def __init__(self, store: Store, quota: WindowQuota) -> None:
         self._store, self._clock, self._quota = store.privileged(), store.clock, quota
 
-    async def admit(self, key: str) -> None:
-        """Count an attempt before it is made; raise TooManyRequestsError where the quota is used up."""
-        quota, id = self._quota, hashlib.sha256(f"{self._quota.name}\0{key}".encode()).hexdigest()
+    async def admit(self, key: str, transaction: Transaction | None = None) -> datetime:
+        """Count an attempt before it is made, in the caller's transaction if given; return when it was made.
+
+        Raises TooManyRequestsError where the quota is used up.
+        """
+        if transaction is None:
+            return await self._store.transact(lambda own: self.admit(key, own), attempts=ATTEMPTS)
+        quota, now = self._quota, self._clock.now()
+        taken = await self._taken(key, transaction, now)
+        if len(taken) >= quota.count:
+            wait_s = (taken[0] - now).total_seconds() + quota.period_s
+            raise TooManyRequestsError(
+                f"at most {quota.count} in {quota.period_s:g} s; wait {wait_s:.0f} s and try again",
+                after_s=wait_s,
+            )
+        transaction.write(put(RateWindow(id=self.id_of(key), taken_at=[*taken, now], last_at=now)))
+        return now
+
+    async def give_back(self, key: str, taken_at: datetime) -> None:
+        """Count one attempt no more, such as a sign-in that succeeded; those of others still count."""
 
         async def act(tx: Transaction) -> None:
-            now, stored = self._clock.now(), await tx.get(RateWindow, id)
-            taken = counted(stored.doc.taken_at if stored else (), quota, now=now)
-            if len(taken) >= quota.count:
-                wait_s = (taken[0] - now).total_seconds() + quota.period_s
-                raise TooManyRequestsError(
-                    f"at most {quota.count} in {quota.period_s:g} s; wait {wait_s:.0f} s and try again",
-                    after_s=wait_s,
-                )
-            tx.write(put(RateWindow(id=id, taken_at=[*taken, now], last_at=now)))
+            taken = await self._taken(key, tx, self._clock.now())
+            if taken_at in taken:
+                taken.remove(taken_at)
+                tx.write(put(RateWindow(id=self.id_of(key), taken_at=taken, last_at=taken_at)))
 
         await self._store.transact(act, attempts=ATTEMPTS)
+
+    async def clear(self, key: str) -> None:
+        """Forget every attempt under a key."""
+        await self._store.commit(delete(RateWindow, self.id_of(key)))
+
+    async def _taken(self, key: str, transaction: Transaction, now: datetime) -> list[datetime]:
+        stored = await transaction.get(RateWindow, self.id_of(key))
+        return counted(stored.doc.taken_at if stored else (), self._quota, now=now)
+
+    def id_of(self, key: str) -> str:
+        """The id of a key's window: a hash, so that what was typed is not stored."""
+        return hashlib.sha256(f"{self._quota.name}\0{key}".encode(errors="surrogatepass")).hexdigest()
