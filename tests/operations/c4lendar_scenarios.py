@@ -117,3 +117,10 @@ async def _(world: World) -> None:
         pair = {"key": f"gc:event:-5:{uid}:1", "value": msgspec.json.encode(value).decode()}
         by = harness.runtime.operator(SERVICE, "-")
         await world.act(harness.operations.import_kv(by, read_pairs(msgspec.json.encode([pair]))))
+
+
+@scenario(ChatOperations.retry_event)
+async def _(world: World) -> None:
+    async with _chat(world) as (harness, by):
+        event = await _made(harness, by)
+        await world.act(harness.operations.retry_event(by, event.uid))

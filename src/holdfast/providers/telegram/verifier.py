@@ -45,7 +45,10 @@ class _Update(msgspec.Struct):
 
 
 class TelegramVerifier:
-    """Checks the secret token's header; the message id is the update's `update_id`, the account its chat."""
+    """Checks the secret token's header; the message id is the update's `update_id`, the account its chat.
+
+    The updates of a chat are in order.
+    """
 
     def __init__(self, secret: str) -> None:
         secret_bytes([secret])
@@ -58,4 +61,4 @@ class TelegramVerifier:
             update = msgspec.json.decode(body, type=_Update)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
             raise InvalidError(f"the body is no Telegram update: {fault}", "update_id") from None
-        return Verified(str(update.update_id), account=update.chat_id)
+        return Verified(str(update.update_id), order_key=update.chat_id, account=update.chat_id)

@@ -15,7 +15,6 @@ from holdfast.ids import join_segments
 from holdfast.kit.connections import ConsentPurpose, FinishedConsent
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.rate_limit import RateQuota
-from holdfast.kit.runs import Runs
 from holdfast.model import SERVICE
 from holdfast.operation import Operator
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
@@ -24,6 +23,7 @@ from holdfast.providers.rest import CallLimits
 from holdfast.providers.telegram import TelegramBot, Update
 from holdfast.service import Context
 from holdfast.services.c4lendar.calendars import ChatCalendars
+from holdfast.services.c4lendar.chat_queue import start_in_order
 from holdfast.services.c4lendar.conversation import Conversation
 from holdfast.services.c4lendar.incoming import Incoming, incoming_of
 from holdfast.services.c4lendar.models import GoogleConnection
@@ -46,8 +46,9 @@ class Bot:
         self.settings: C4lendarSettings = context.settings
         self._context = context
         self.operations = ChatOperations(
-            context.store, context.connections, vault=context.vault, time_zone=self.settings.time_zone
-        )
+            context.store, context.connections, vault=context.vault, time_zone=self.settings.time_zone,
+            start_run=self.start_run,
+        )  # fmt: skip
         all_chats = RateQuota(count=self.settings.messages_per_s)
         one_chat = RateQuota(count=self.settings.messages_per_chat_s)
         self._all_limit = context.rate_limit("messages", all_chats)
@@ -139,7 +140,8 @@ class Bot:
             connection_id=connection.id, created_at=stored.doc.created_at if stored else now, updated_at=now,
         )  # fmt: skip
         incoming = Incoming(kind="connected", chat_id=int(chat_id), user_id=user_id, text=connection.account)
-        return [put(row), *self._start_run(incoming)]
+        await self.start_run(tx, incoming)
+        return [put(row)]
 
     @cached_property
     def workflow(self) -> UpdateWorkflow:
@@ -154,7 +156,7 @@ class Bot:
         )  # fmt: skip
         return UpdateWorkflow(
             conversation, self.operations, calendars=calendars, bot=self.telegram, operator=self.operator,
-            clock=context.clock,
+            store=context.store,
         )  # fmt: skip
 
     def operator(self, incoming: Incoming) -> Operator:
@@ -179,9 +181,8 @@ class Bot:
         incoming = incoming_of(msgspec.json.decode(item.body, type=Update))
         if incoming is None:
             return
-        tx.write(*self._start_run(incoming))
+        await self.start_run(tx, incoming)
 
-    def _start_run(self, incoming: Incoming) -> list[Write]:
-        runs = Runs(self._context.store.tenant(incoming.tenant_id))
-        _, writes = runs.writes_start(self.workflow.workflow, input=incoming)
-        return writes
+    async def start_run(self, tx: Transaction, incoming: Incoming) -> None:
+        """Start the run of what somebody did, in its chat's order."""
+        await start_in_order(tx, self.store, self.workflow.workflow, incoming)

@@ -16,6 +16,7 @@ from holdfast.errors import (
     ForbiddenError,
     GoneError,
     HoldfastError,
+    InvalidError,
     NotFoundError,
     ReauthRequiredError,
     RetryLaterError,
@@ -28,7 +29,7 @@ from holdfast.providers.rest import CallLimits
 from holdfast.services.c4lendar.domain.replies import AccountResult
 from holdfast.services.c4lendar.events import details_of, google_event, google_event_id
 from holdfast.services.c4lendar.models import BotEvent, EventMapping, GoogleConnection
-from holdfast.store import Query, Store, Write, delete, patch, put
+from holdfast.store import Query, Store, Write, create, delete, patch, put
 
 PRIMARY: Final = "primary"
 # Once while a person waits; what fails is repaired in the background.
@@ -61,18 +62,20 @@ class ChatCalendars:
         return results
 
     async def _record_failures(self, event: BotEvent, results: Sequence[AccountResult]) -> None:
-        """Put the reasons of failed accounts on their rows, for the pages."""
+        """Put the reasons of failed accounts on their rows, also of those that have none yet."""
         store = self._store.tenant(event.chat_id)
-        ids = {join_segments(event.chat_id, event.uid, one.google_sub): one for one in results if not one.ok}
-        found = await store.get_many(EventMapping, list(ids)) if ids else []
-        writes = [
-            patch(EventMapping, one.doc.id, changes={"error": ids[one.doc.id].error}, expect=one.unchanged)
-            for one in found
-            if one is not None
-        ]
-        if writes:
+        for one in results:
+            if one.ok:
+                continue
+            id = join_segments(event.chat_id, event.uid, one.google_sub)
+            stored = await store.get(EventMapping, id)
+            blank = self._new_mapping(event, one.google_sub)
             with suppress(ConflictError):
-                await store.commit(*writes)
+                await store.commit(
+                    create(msgspec.structs.replace(blank, event_title=event.title, error=one.error))
+                    if stored is None
+                    else patch(EventMapping, id, changes={"error": one.error}, expect=stored.unchanged)
+                )
 
     async def _apply_safely(self, event: BotEvent, account: GoogleConnection) -> AccountResult:
         try:
@@ -81,7 +84,7 @@ class ChatCalendars:
         except HoldfastError as fault:
             return AccountResult(
                 email=account.google_email, google_sub=account.google_sub, ok=False, error=_reason(fault),
-                again=isinstance(fault, RetryLaterError),
+                again=not isinstance(fault, InvalidError),
             )  # fmt: skip
 
     async def _apply(self, event: BotEvent, account: GoogleConnection) -> None:
@@ -124,12 +127,13 @@ class ChatCalendars:
         stored = await self._store.tenant(event.chat_id).get(
             EventMapping, join_segments(event.chat_id, event.uid, account.google_sub)
         )
-        if stored is not None:
-            return stored.doc
+        return self._new_mapping(event, account.google_sub) if stored is None else stored.doc
+
+    def _new_mapping(self, event: BotEvent, google_sub: str) -> EventMapping:
         now = self._clock.now()
         return EventMapping(
-            chat_id=event.chat_id, bot_event_uid=event.uid, google_sub=account.google_sub,
-            google_event_id=google_event_id(event.chat_id, event.uid, google_sub=account.google_sub),
+            chat_id=event.chat_id, bot_event_uid=event.uid, google_sub=google_sub,
+            google_event_id=google_event_id(event.chat_id, event.uid, google_sub=google_sub),
             created_at=now, updated_at=now,
         )  # fmt: skip
 

@@ -168,6 +168,25 @@ def disconnect(
 
 
 @commands.command()
+def retry(
+    ctx: typer.Context,
+    chat: ChatId,
+    event: Annotated[str, typer.Argument(metavar="UID", help="The event's uid, from `events --json`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring an event into the accounts that failed, now.
+
+    \b
+    Example:
+      holdfast c4lendar retry -- -1001234567890 01JBZQ8F7VKPNX3QZ9M8J5K2W7
+    """
+    done = ctx.obj.operate_service(
+        NAME, lambda operations, by: operations.retry_event(by, event), tenant_id=chat
+    )
+    ctx.obj.print_result({"uid": done.uid}, f"{done.title} is brought into its accounts", as_json=as_json)
+
+
+@commands.command()
 def parse(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(help="The text of an event.")],

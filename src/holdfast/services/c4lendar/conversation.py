@@ -30,7 +30,7 @@ from holdfast.services.c4lendar.models import BotChat, BotEvent, BotMessage, Sel
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.services.c4lendar.plan import NOTHING, Button, Plan
 from holdfast.services.c4lendar.text_parser import TextParser
-from holdfast.store import Store, Transaction, create, put
+from holdfast.store import Query, Store, Transaction, create, put
 
 NOTICE_S: Final = 3_600.0
 CHOICES_MAX: Final = 8
@@ -88,6 +88,8 @@ class Conversation:
             return await self._membership(turn)
         if incoming.kind == "connected":
             return await self._connected(turn)
+        if incoming.kind == "retry":
+            return await self._retry(turn)
         if incoming.kind == "button":
             return await self._button(turn) if turn.chat.status == "approved" else NOTHING
         command = await self._command(incoming)
@@ -100,8 +102,8 @@ class Conversation:
             return await self._ask_for_approval(turn)
         done = await self._operations.changed_by_act(turn.chat.chat_id, turn.key)
         if done is not None:
-            # Changed before a crash: only the accounts and the answer are left to do.
-            return Plan(text="Event deleted" if done.deleted else "Event saved", uids=(done.uid,))
+            # Changed before a crash.
+            return _saved(done)
         return await self._commands[command.name](turn)
 
     async def _command(self, incoming: Incoming) -> BotCommand | None:
@@ -285,6 +287,15 @@ class Conversation:
         await self._operations.undo(turn.by, last.uid, key=turn.key, user_id=turn.user_id)
         return Plan(text="Last change undone", uids=(last.uid,))
 
+    async def _retry(self, turn: ChatTurn) -> Plan:
+        """Bring an event into its accounts again, and correct the newest message about it."""
+        event = await self._operations.event(turn.chat.chat_id, turn.incoming.text)
+        query = Query(BotMessage).where("uid", "==", event.uid).order_by("-sent_at").limit(1)
+        newest = (await self._store.tenant(turn.chat.chat_id).query(query)).docs
+        if not newest:
+            return Plan(uids=(event.uid,))
+        return msgspec.structs.replace(_saved(event), edit=int(newest[0].message_id))
+
     async def _view(self, turn: ChatTurn) -> Plan:
         word = turn.argument.lower().strip() or "today"
         if word not in VIEW_DAYS:
@@ -420,6 +431,11 @@ class Conversation:
         for account in found:
             await self._operations.disconnect(turn.by, account.google_sub)
         return Plan(text=f"{escape(wanted)} is disconnected from this chat. Its events stay in its calendar.")
+
+
+def _saved(event: BotEvent) -> Plan:
+    """The plan for an event that is stored: only its accounts and the answer are left to do."""
+    return Plan(text="Event deleted" if event.deleted else "Event saved", uids=(event.uid,))
 
 
 def _verb(turn: ChatTurn) -> str:

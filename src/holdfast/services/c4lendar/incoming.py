@@ -10,9 +10,13 @@ from holdfast.providers.telegram import Chat, Message, TelegramUser, Update
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """A person did something in a chat, or connected an account to it (`text` is its `google_sub`)."""
+    """A person did something in a chat.
 
-    kind: Literal["message", "button", "membership", "connected"]
+    The `text` of "connected" is the `google_sub` of an account that was connected to the chat; that of
+    "retry" is the uid of an event that is brought into its accounts again.
+    """
+
+    kind: Literal["message", "button", "membership", "connected", "retry"]
     chat_id: int
     chat_title: str = ""
     chat_kind: str = "private"
@@ -38,12 +42,12 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 def incoming_of(update: Update) -> Incoming | None:
     """Return what a person did, or None for updates that concern nobody here (channels, edits, bots)."""
     if update.message is not None:
-        return _message(update.message)
+        return _message(update.message, update.update_id)
     query, member = update.callback_query, update.my_chat_member
     if query is not None and query.message is not None:
         return Incoming(
             kind="button", **_where(query.message.chat), **_who(query.sender), text=query.data,
-            message_id=query.message.message_id, query_id=query.id,
+            message_id=query.message.message_id, query_id=query.id, update_id=update.update_id,
         )  # fmt: skip
     if member is not None:
         return Incoming(
@@ -53,14 +57,14 @@ def incoming_of(update: Update) -> Incoming | None:
     return None
 
 
-def _message(message: Message) -> Incoming | None:
+def _message(message: Message, update_id: int) -> Incoming | None:
     if message.sender is None or message.sender.is_bot or message.chat.type == "channel":
         return None
     reply = message.reply_to_message
     return Incoming(
         kind="message", **_where(message.chat), **_who(message.sender), text=message.words,
         message_id=message.message_id, reply_message_id=reply.message_id if reply else None,
-        reply_text=reply.words if reply else "",
+        reply_text=reply.words if reply else "", update_id=update_id,
     )  # fmt: skip
 
 

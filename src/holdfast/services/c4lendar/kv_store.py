@@ -157,6 +157,8 @@ class KvStore:
             connections.append(await self._connection_value(account.doc, legacy_seal))
             yield value_pair(connections[-1])
         async for found in store.scan(Query(EventMapping).order_by("google_event_id")):
+            if not found.doc.version:
+                continue
             mappings.append(_mapping_value(found.doc))
             expires_at = found.doc.updated_at + timedelta(seconds=MAPPING_S)
             yield value_pair(mappings[-1], expiration=int(expires_at.timestamp()))

@@ -13,6 +13,8 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Final, Literal
 
+import msgspec
+
 from holdfast.model import (
     ADMINS_READ,
     SERVICE_ONLY,
@@ -108,7 +110,10 @@ class GoogleConnection(Document):
     access=ADMINS_READ,
 )
 class EventMapping(Document):
-    """One event in one account's calendar. `version` is that of the event which the calendar has."""
+    """One event in one account's calendar.
+
+    `version` is that of the event which the calendar has: 0 while it has none, for the reason in `error`.
+    """
 
     id: str = ""
     chat_id: str
@@ -182,6 +187,7 @@ class SelectedEvent(Document):
     "c4lendar_messages/{id}",
     id=CompositeId("chat_id", "message_id"),
     tenant="chat_id",
+    indexes=[Index("uid", "-sent_at")],
     retention=Retention("sent_at", after_s=MAPPING_S),
     access=SERVICE_ONLY,
 )
@@ -200,6 +206,21 @@ class BotMessage(Document):
     sent_at: datetime
 
 
+class QueuedUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """An update whose run has not decided yet."""
+
+    update_id: int
+    run_id: str
+
+
+@document("c4lendar_queues/{chat_id}", id=ProvidedId(), tenant="chat_id", access=SERVICE_ONLY)
+class ChatQueue(Document):
+    """A chat's updates that are not decided yet, in order; deleted with the last one."""
+
+    chat_id: str
+    updates: list[QueuedUpdate] = []
+
+
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    BotChat, BotEvent, BotMessage, EventMapping, GoogleConnection, SelectedEvent,
+    BotChat, BotEvent, BotMessage, ChatQueue, EventMapping, GoogleConnection, SelectedEvent,
 )  # fmt: skip

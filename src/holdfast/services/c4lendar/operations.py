@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -28,6 +29,7 @@ from holdfast.services.c4lendar.events import (
     uid_of,
     with_details,
 )
+from holdfast.services.c4lendar.incoming import Incoming
 from holdfast.services.c4lendar.kv_store import KvReport, KvStore, Tell
 from holdfast.services.c4lendar.models import (
     RECENT_MAX,
@@ -42,6 +44,7 @@ from holdfast.store import Query, QueryPage, Store, Transaction, delete, put
 
 AREA: Final = "c4lendar"
 BATCH: Final = 200
+StartRun = Callable[[Transaction, Incoming], Awaitable[None]]
 
 
 class ChatOperations:
@@ -50,9 +53,11 @@ class ChatOperations:
     Example: `event = await operations.create_event(by, details, key=step.key)`
     """
 
-    def __init__(self, store: Store, connections: Connections, *, vault: Vault, time_zone: str) -> None:
+    def __init__(
+        self, store: Store, connections: Connections, *, vault: Vault, time_zone: str, start_run: StartRun
+    ) -> None:
         self._store, self._connections, self.clock = store, connections, store.clock
-        self._time_zone = time_zone
+        self._time_zone, self._start_run = time_zone, start_run
         self.kv = KvStore(store, vault, time_zone=time_zone)
 
     # -- the former store ---------------------------------------------------------------------------
@@ -177,6 +182,14 @@ class ChatOperations:
             by, uid, key=key, user_id=user_id, deleted=former.deleted, details=details_of(former),
             version=event.version,
         )  # fmt: skip
+
+    @operation("c4lendar.event_retried", area=AREA, verb="retry", needs="admin", subject="uid")
+    async def retry_event(self, by: Operator, uid: str) -> BotEvent:
+        """Bring an event into the accounts that failed now, and correct the bot's message about it."""
+        event = await self.event(by.tenant_id, uid)
+        incoming = Incoming(kind="retry", chat_id=int(event.chat_id), user_id=0, text=uid)
+        await by.commit(lambda tx: self._start_run(tx, incoming))
+        return event
 
     async def _change(
         self, by: Operator, uid: str, *, key: str, user_id: int | None, details: EventDetails | None = None,

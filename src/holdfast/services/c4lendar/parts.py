@@ -29,7 +29,7 @@ def build(context: Context) -> Parts:
     # Without a secret nothing is accepted from the webhook that does not know the bot's own token.
     source = Source(
         name=SOURCE, verifier=TelegramVerifier(settings.webhook_secret or settings.bot_token),
-        tenant_of=bot.tenant_of,
+        tenant_of=bot.tenant_of, ordered=True,
     )  # fmt: skip
     return Parts(
         routes=ROUTES,

@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.routing import By, RequestBody, action_route, call_route, put_route, read_route
-from holdfast.services.c4lendar.models import BotChat, GoogleConnection
+from holdfast.services.c4lendar.models import BotChat, BotEvent, GoogleConnection
 from holdfast.services.c4lendar.operations import AREA, ChatOperations, find_zone
 from holdfast.services.c4lendar.reports import ParseResponse, parse_response
 
@@ -79,4 +79,10 @@ async def disconnect(operations: Operations, by: By, google_sub: FromPath[str]) 
     return await operations.disconnect(by, google_sub)
 
 
-ROUTES: Final[tuple[Any, ...]] = (status, parse_text, approve, revoke, set_time_zone, disconnect)
+@action_route("/events/{uid:str}/retry", ChatOperations.retry_event, prefix="")
+async def retry(operations: Operations, by: By, uid: FromPath[str]) -> BotEvent:
+    """Bring an event into the accounts that failed, now."""
+    return await operations.retry_event(by, uid)
+
+
+ROUTES: Final[tuple[Any, ...]] = (status, parse_text, approve, revoke, set_time_zone, disconnect, retry)

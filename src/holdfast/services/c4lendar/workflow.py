@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.backoff import BackOff
-from holdfast.clock import Clock
 from holdfast.errors import ForbiddenError, GoneError, NotFoundError
 from holdfast.kit.runs import Step, StepWaits, Workflow
 from holdfast.operation import Operator
 from holdfast.providers.telegram import TelegramBot
 from holdfast.services.c4lendar.calendars import ChatCalendars
+from holdfast.services.c4lendar.chat_queue import LOOK_S, is_first, leave
 from holdfast.services.c4lendar.conversation import Conversation
 from holdfast.services.c4lendar.domain.references import reference_of
 from holdfast.services.c4lendar.domain.replies import AccountResult, cut, event_text
@@ -28,7 +28,7 @@ from holdfast.services.c4lendar.incoming import Incoming
 from holdfast.services.c4lendar.models import BotMessage
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.services.c4lendar.plan import Plan
-from holdfast.store import put
+from holdfast.store import Store, put
 
 NAME: Final = "c4lendar-update"
 DAY_S: Final = 86_400.0
@@ -58,10 +58,10 @@ class UpdateWorkflow:
 
     def __init__(
         self, conversation: Conversation, operations: ChatOperations, *, calendars: ChatCalendars,
-        bot: TelegramBot, operator: Any, clock: Clock,
+        bot: TelegramBot, operator: Any, store: Store,
     ) -> None:  # fmt: skip
         self._conversation, self._operations, self._calendars = conversation, operations, calendars
-        self._bot, self._operator, self._clock = bot, operator, clock
+        self._bot, self._operator, self._store, self._clock = bot, operator, store, store.clock
         self.workflow = Workflow(NAME, limit_s=2 * DAY_S)
         back_off = BackOff(first_s=0.5, wait_s_max=60.0)
         for act, limit_s in (
@@ -71,12 +71,15 @@ class UpdateWorkflow:
 
     async def _decide(self, step: Step) -> Any:
         incoming = msgspec.convert(step.input, Incoming)
+        if not await is_first(self._store, incoming.tenant_id, step.run.id):
+            raise StepWaits(LOOK_S)
         by: Operator = self._operator(incoming)
         plan = await self._conversation.decide(incoming, by=by, key=step.key, at=step.run.created_at)
         return {"incoming": msgspec.to_builtins(incoming), "plan": msgspec.to_builtins(plan)}
 
     async def _apply(self, step: Step) -> Any:
         incoming, plan = _given(step)
+        await leave(self._store, incoming.tenant_id, step.run.id)
         results = await self._apply_all(incoming.tenant_id, plan)
         applied = AppliedPlan(plan=plan, results=results)
         return {"incoming": step.input["incoming"], "applied": msgspec.to_builtins(applied)}
