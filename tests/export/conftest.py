@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing import EmulatorMissingError, firestore_emulator
+from holdfast.testing import EmulatorMissingError, deploy_rules
 from tests.export.firestore_rest import Firestore
 from tests.export.typescript_compiler import find_compiler
 
@@ -28,22 +28,19 @@ GuardedFirestoreFactory = Callable[[str], GuardedFirestore | EmulatorMissingErro
 
 
 @pytest.fixture(scope="module")
-def guarded_firestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedFirestoreFactory]:
-    """Start an emulator with the text of a rules file; it ends with the module's tests."""
+def guarded_firestore(_firestore: str | EmulatorMissingError) -> Iterator[GuardedFirestoreFactory]:
+    """A project of its own for each text of a rules file."""
     with contextlib.ExitStack() as stack:
 
-        def start(rules: str) -> GuardedFirestore | EmulatorMissingError:
-            file: Path = tmp_path_factory.mktemp("rules") / "firestore.rules"
-            file.write_text(rules)
-            try:
-                address = stack.enter_context(firestore_emulator(file))
-            except EmulatorMissingError as missing:
-                return missing
+        def guard(rules: str) -> GuardedFirestore | EmulatorMissingError:
+            if isinstance(_firestore, EmulatorMissingError):
+                return _firestore
             project = f"rules-{secrets.token_hex(4)}"
-            firestore = stack.enter_context(contextlib.closing(Firestore(address, project)))
+            deploy_rules(_firestore, project, rules)
+            firestore = stack.enter_context(contextlib.closing(Firestore(_firestore, project)))
             return GuardedFirestore(firestore, project)
 
-        yield start
+        yield guard
 
 
 def require_emulator(

@@ -21,6 +21,7 @@ from holdfast.testing import (
     EmulatorMissingError,
     OwnPostgresServer,
     PostgresServer,
+    deploy_rules,
     firestore_emulator,
     fresh_database,
     postgres_server,
@@ -115,12 +116,14 @@ def test_a_firestore_url_names_a_project_of_a_running_emulator(firestore_url: st
     assert _document_status(address, url.hostname, token="owner") == 404
 
 
-def test_an_emulator_with_rules_judges_by_them(firestore_url: str, tmp_path: Path) -> None:
-    rules = tmp_path / "firestore.rules"
-    rules.write_text(_DENY_ALL)
-    with firestore_emulator(rules) as address:
-        assert _document_status(address, "proj-rules", token=None) == 403
-        assert _document_status(address, "proj-rules", token="owner") == 404
+def test_a_project_with_rules_is_judged_by_them_and_no_other(firestore_url: str) -> None:
+    [address] = parse_qs(urlsplit(firestore_url).query)["emulator"]
+    deploy_rules(address, "proj-rules", _DENY_ALL)
+    assert _document_status(address, "proj-rules", token=None) == 403
+    assert _document_status(address, "proj-rules", token="owner") == 404
+    assert _document_status(address, "proj-open", token=None) == 404
+    with pytest.raises(ValueError, match="Error compiling rules"):
+        deploy_rules(address, "proj-rules", "these are none")
 
 
 def test_without_an_emulator_the_error_says_how_to_get_one(

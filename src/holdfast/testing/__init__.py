@@ -1,7 +1,7 @@
 """Tools for tests of Holdfast and of services built on it: a clock, real servers, recorded messages."""
 
 from holdfast.testing.clock import ManualClock, settle
-from holdfast.testing.firestore import EmulatorMissingError, firestore_emulator
+from holdfast.testing.firestore import EmulatorMissingError, deploy_rules, firestore_emulator
 from holdfast.testing.postgres import (
     OwnPostgresServer,
     PostgresMissingError,
@@ -20,6 +20,7 @@ __all__ = [
     "PostgresMissingError",
     "PostgresServer",
     "Recording",
+    "deploy_rules",
     "firestore_emulator",
     "free_port",
     "fresh_database",

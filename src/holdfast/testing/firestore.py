@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import shutil
 import signal
@@ -26,23 +27,20 @@ class EmulatorMissingError(Exception):
 
 
 @contextlib.contextmanager
-def firestore_emulator(rules: Path | None = None) -> Iterator[str]:
+def firestore_emulator() -> Iterator[str]:
     """The `host:port` of an emulator: the one in `HOLDFAST_TEST_FIRESTORE`, or a new one.
 
-    With `rules` a new one is always started, since an emulator reads its rules at the start.
-    It ends with the block, or with this process however that ends.
+    A new one ends with the block, or with this process however that ends.
 
-    Example: `with firestore_emulator(Path("firestore.rules")) as address: ...`
+    Example: `with firestore_emulator() as address: ...`
     """
     given = os.environ.get(VARIABLE)
-    if given and rules is None:
+    if given:
         yield given
         return
     java, jar = _find()
     port = free_port()
     command = [java, *_JVM, "-cp", str(jar), _MAIN, "start", "--host=127.0.0.1", f"--port={port}"]
-    if rules is not None:
-        command.append(f"--rules={rules.absolute()}")
     with tempfile.TemporaryDirectory(prefix="holdfast-firestore-") as folder:
         # The JVM needs no graceful stop, and SIGTERM takes it seconds.
         process = ServerProcess(command, log=Path(folder) / "log", death_signal=signal.SIGKILL)
@@ -51,6 +49,20 @@ def firestore_emulator(rules: Path | None = None) -> Iterator[str]:
             yield f"127.0.0.1:{port}"
         finally:
             process.end(signal.SIGKILL)
+
+
+def deploy_rules(address: str, project: str, rules: str) -> None:
+    """Have the emulator at the address judge calls to this project by the text of a rules file.
+
+    Other projects stay open. Rules that do not compile raise ValueError with the compiler's message.
+    """
+    body = {"rules": {"files": [{"name": "firestore.rules", "content": rules}]}}
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        connection.request("PUT", f"/emulator/v1/projects/{project}:securityRules", json.dumps(body))
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    if answer.status != 200:
+        raise ValueError(f"the emulator refused the rules: {text}")
 
 
 def _find() -> tuple[str, Path]:
