@@ -18,6 +18,9 @@ HARMLESS = {
     ("IdempotencyDocument", "bodyHash"),
     ("IdempotencyDocument", "key"), ("PropertyName", "name_key"), ("Rotation", "keyId"),
     ("UnitPricing", "price_key"), ("Story", "key"), ("CachedSpan", "key"), ("BotEvent", "changed_key"),
+    ("AuditRecord", "hash"), ("AuditRecordHead", "hash"), ("Candidate", "patchHash"),
+    ("RequestRecord", "bodyHash"), ("RequestRecord", "key"), ("RequestRecord", "requestKey"),
+    ("WorkItem", "dedupeKey"),
 }  # fmt: skip
 SOUNDS = (
     "pass",

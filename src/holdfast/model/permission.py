@@ -28,13 +28,16 @@ def permits(schema: Schema[Any], caller: Caller, *, action: Action, old: Any = N
     )
 
 
-def membership_schema(schemas: Sequence[Schema[Any]]) -> Schema[Any] | None:
-    """Return the collection that gives roles: a service's own comes before the platform's users."""
+def membership_schemas(schemas: Sequence[Schema[Any]]) -> list[Schema[Any]]:
+    """Return the collections that give roles: a service's own, where one is declared, and the platform's."""
     declared = [schema for schema in schemas if schema.membership]
     own = [schema for schema in declared if schema.membership and not schema.membership.platform]
     if len(own) > 1:
-        raise DeclarationError(f"two collections give roles: {own[0].name} and {own[1].name}; declare one")
-    return next(iter(own or declared), None)
+        raise DeclarationError(
+            f"two collections give roles: {own[0].name} and {own[1].name}; declare one, or serve one of "
+            "the services with --only"
+        )
+    return [*own, *(schema for schema in declared if schema not in own)]
 
 
 def _tenant(schema: Schema[Any], document: Any) -> str | None:

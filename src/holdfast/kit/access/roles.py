@@ -11,7 +11,7 @@ from holdfast.errors import DeclarationError, UnindexedQueryError
 from holdfast.kit.access.authorization import is_person
 from holdfast.model import Caller, Document, schema_of
 from holdfast.model.access import NO_TENANT, ROLES
-from holdfast.model.permission import membership_schema
+from holdfast.model.permission import membership_schemas
 from holdfast.store import Query, Store
 
 CACHE_MAX: Final = 10_000
@@ -20,10 +20,10 @@ TENANTS_MAX: Final = 100
 
 def roles_of(store: Store, classes: Iterable[type[Document]]) -> Roles | None:
     """The roles that the membership collection of a service gives; None where no service declares one."""
-    schema = membership_schema([schema_of(cls) for cls in classes])
-    if schema is None or schema.membership is None or schema.membership.platform:
-        return None
-    return Roles(store, schema.cls)
+    for schema in membership_schemas([schema_of(cls) for cls in classes]):
+        if schema.membership and not schema.membership.platform:
+            return Roles(store, schema.cls)
+    return None
 
 
 def with_role(caller: Caller, tenant_id: str, role: str | None) -> Caller:

@@ -1,7 +1,7 @@
 """`firestore.rules`: what the declarations allow people who reach Firestore directly.
 
 A service is a token with the claim `service: true` (admin credentials bypass the rules anyway). A
-person's role in a tenant is read from the membership collection: the one a service declares, or else the
+person's role in a tenant is read from the membership collections: the one a service declares, and the
 platform's users. The rules also enforce what the store enforces on writes: ids that match the path, the
 tenant, immutable fields, legal transitions, fencing numbers, append-only collections. Whatever is not
 declared is denied.
@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.errors import DeclarationError
 from holdfast.model.access import NO_TENANT, PLATFORM_ROLES, ROLES
 from holdfast.model.identity import CompositeId
-from holdfast.model.permission import membership_schema
+from holdfast.model.permission import membership_schemas
 from holdfast.model.schema import Schema
 
 _OLD: Final = "resource.data"
@@ -42,7 +42,7 @@ _SERVICE: Final = """\
 def firestore_rules(schemas: Iterable[Schema[Any]], env: str) -> str:
     """The whole file as text; a role in a rule needs one collection declared with `membership=`."""
     kept = list(schemas)
-    blocks = [_SIGNED_IN, _SERVICE, *_role_function(kept, env)]
+    blocks = [_SIGNED_IN, _SERVICE, *_role_functions(kept, env)]
     for schema in kept:
         blocks.append(_block(schema, env))
         if _asked_across(schema):
@@ -53,16 +53,25 @@ def firestore_rules(schemas: Iterable[Schema[Any]], env: str) -> str:
     )
 
 
-def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
+def _role_functions(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     needing = [schema.name for schema in schemas if schema.access.words & set(ROLES)]
-    schema = membership_schema(schemas)
-    if schema is None:
-        if needing:
-            raise DeclarationError(
-                f"{needing[0]} allows roles, but no collection says who has them: declare one with "
-                "membership=Membership(...), or add it to the models"
-            )
-        return []
+    giving = membership_schemas(schemas)
+    if needing and not giving:
+        raise DeclarationError(
+            f"{needing[0]} allows roles, but no collection says who has them: declare one with "
+            "membership=Membership(...), or add it to the models"
+        )
+    if len(giving) < 2:
+        return [_role_function(schema, env, name="hasRole") for schema in giving]
+    names = [f"hasRoleBy{schema.name}" for schema in giving]
+    calls = " || ".join(f"{name}(tenant, roles)" for name in names)
+    return [
+        *(_role_function(schema, env, name=name) for schema, name in zip(giving, names, strict=True)),
+        f"    function hasRole(tenant, roles) {{\n      return {calls};\n    }}\n",
+    ]
+
+
+def _role_function(schema: Schema[Any], env: str, *, name: str) -> str:
     member, identity = schema.membership, schema.declared.id
     assert member is not None
     role = f"member.{_stored(schema, member.role)}"
@@ -80,11 +89,11 @@ def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     place = schema.path.names[0].replace("{env}", env)
     rest = f" + {_literal(identity.separator)} + tenant" if isinstance(identity, CompositeId) else ""
     document = f"$(request.auth.uid{rest})"
-    return [
-        "    function hasRole(tenant, roles) {\n"
+    return (
+        f"    function {name}(tenant, roles) {{\n"
         f"      let member = get(/databases/$(database)/documents/{place}/{document}).data;\n"
         f"      return {_all(conditions, '        ')};\n    }}\n"
-    ]
+    )
 
 
 def _block(schema: Schema[Any], env: str) -> str:

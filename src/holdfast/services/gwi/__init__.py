@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.error_format import ErrorFormat, FlatErrorResponse
 from holdfast.service import Service
 from holdfast.services.gwi.models import DOCUMENTS
+from holdfast.services.gwi.models.tenants import ConnectorConfig
 from holdfast.services.gwi.parts import build
 from holdfast.services.gwi.settings import GwiSettings
 
@@ -13,6 +14,7 @@ service = Service(
     summary="Turns GitHub events into approved changes, with a receipt for everything.",
     documents=DOCUMENTS,
     settings=GwiSettings,
+    sealed={ConnectorConfig: ["secrets"]},
     errors=ErrorFormat(response=FlatErrorResponse),
     build=build,
 )

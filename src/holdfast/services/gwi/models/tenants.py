@@ -170,7 +170,7 @@ class Repo(Document, rename="camel"):
     "gwi_tenants/{tenant_id}/connector_configs/{id}",
     tenant="tenant_id",
     indexes=[Index("id")],
-    access=ADMINS_READ,
+    access=SERVICE_ONLY,
 )
 class ConnectorConfig(Document, rename="camel"):
     """The settings of a connector; the vault seals `secrets`, a JSON object."""
