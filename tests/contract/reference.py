@@ -130,6 +130,21 @@ class Reference:
         later = [due for due in times if after_us is None or to_us(due) > after_us]
         return to_us(min(later)) if later else None
 
+    async def leased(
+        self, schema: Schema[Any], owner_prefix: str, *, now_us: int, until_us: int, limit: int
+    ) -> list[Snapshot[Any]]:
+        claim = schema.claim
+        assert claim is not None
+        assert claim.owner is not None
+        found = []
+        for key, row in self._rows(schema).items():
+            due, owner = getattr(row.stored, claim.due), getattr(row.stored, claim.owner)
+            held = claim.state is None or getattr(row.stored, claim.state[0]) == claim.state[1]
+            if held and (owner or "").startswith(owner_prefix) and due and now_us < to_us(due) <= until_us:
+                found.append((due, key, row))
+        found.sort(key=lambda one: (one[0], one[1].encode()))
+        return [_snapshot(key, row) for _, key, row in found[:limit]]
+
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         assert schema.claim is not None
         times = [getattr(row.stored, schema.claim.due) for row in self._rows(schema).values()]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from holdfast.app import open_store
 from holdfast.errors import IncompatibleReleaseError
-from holdfast.kit.processes import BEAT_S, LIVE_S, ProcessRegistry
+from holdfast.kit.processes import BEAT_S, LIVE_S, Process, ProcessRegistry
+from holdfast.kit.processes.takeover import SILENT_S, SilenceObserver
 from holdfast.store import Query, create
 from holdfast.testing import ManualClock
 from tests.faults.release_models import RELEASES, NewCrate, OldCrate
@@ -79,3 +81,27 @@ async def test_a_process_that_wakes_up_on_a_newer_store_ends(open_release: Open,
     assert "crates is stored at schema version 2" in old.refusal.message
     assert [one.id for one in await other.living()] == [other.id]
     await other.close()
+
+
+def _process(id: str, seen_at: datetime) -> Process:
+    return Process(id=id, host="h", pid=1, version="1", release_id="r", started_at=seen_at, seen_at=seen_at)
+
+
+def test_a_heartbeat_that_stands_still_while_others_go_on_is_that_of_a_process_that_is_gone() -> None:
+    observer, start = SilenceObserver(), datetime(2026, 1, 1, tzinfo=UTC)
+    silent: list[str] = []
+    for second in range(0, 10, 2):
+        beating = _process("beating", start + timedelta(seconds=second))
+        # Its own clock is far ahead, and stands still with it.
+        gone = _process("gone", start + timedelta(hours=1))
+        silent = observer.observe([beating, gone], float(second))
+        assert silent == (["gone"] if second >= SILENT_S else [])
+    assert observer.observe([], 10.0) == []
+
+
+def test_after_an_outage_of_the_store_nobody_looks_gone() -> None:
+    observer, start = SilenceObserver(), datetime(2026, 1, 1, tzinfo=UTC)
+    assert observer.observe([_process("other", start)], 0.0) == []
+    assert observer.observe([_process("other", start)], 60.0) == []
+    assert observer.observe([_process("other", start)], 62.0) == []
+    assert observer.observe([_process("other", start + timedelta(seconds=63))], 64.0) == []

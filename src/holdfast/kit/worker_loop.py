@@ -15,6 +15,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -197,9 +198,19 @@ class WorkerLoop(Generic[D]):
         self._wake.set()
 
 
+@lru_cache(1)
+def _process_id(pid: int) -> str:
+    return f"{socket.gethostname()}-{pid}-{ulid()[-6:]}"
+
+
+def process_id() -> str:
+    """Return the unique name of this process; a fork gets one of its own."""
+    return _process_id(os.getpid())
+
+
 def worker_id() -> str:
-    """Return a unique owner of claims that says which process it is."""
-    return f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
+    """Return a unique owner of claims, which begins with the name of its process and a dot."""
+    return f"{process_id()}.{ulid()[-6:]}"
 
 
 def last_lane(lanes: Iterable[str], *, after: str | None) -> str | None:

@@ -15,7 +15,7 @@ from holdfast.kit.connections import Connection, ConnectionFields, Consent
 from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
 from holdfast.kit.idempotency import IdempotencyDocument, IdempotencyFields
 from holdfast.kit.inbox import InboxChunk, InboxItem, InboxQueue, InboxUpload
-from holdfast.kit.leases import LeaseDocument
+from holdfast.kit.leases import LeaseDocument, LeaseFields
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
 from holdfast.kit.outbox.models import AttemptChunk
@@ -55,6 +55,12 @@ _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     """Every document class of a process: the kit's and those of its services."""
     return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
+
+
+def claimed_by_workers(services: Sequence[Service]) -> list[type[Document]]:
+    """The document classes of work that a process claims; not its locks, which it renews while it lives."""
+    own = [cls for cls in documents_of(services) if not issubclass(cls, LeaseFields | IdempotencyFields)]
+    return [cls for cls in own if (claim := schema_of(cls).claim) is not None and claim.owner is not None]
 
 
 def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:

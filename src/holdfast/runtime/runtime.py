@@ -35,7 +35,7 @@ from holdfast.model import Caller
 from holdfast.net import AddressGuard, ConnectionShares, LazySession, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
-from holdfast.runtime.document_registry import documents_of
+from holdfast.runtime.document_registry import claimed_by_workers, documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.issuers import identities_of, sign_in_of
@@ -72,7 +72,7 @@ class Runtime:
     def __init__(self, config: Config, store: Store, services: Sequence[Service], *, vault: Vault) -> None:
         self.config, self.store, self.services, self.vault = config, store, services, vault
         self.clock = store.clock
-        self.processes = ProcessRegistry(store, version=__version__)
+        self.processes = ProcessRegistry(store, version=__version__, claimed=claimed_by_workers(services))
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
         self.identities = identities_of(config, store)

@@ -127,6 +127,14 @@ class Engine(Protocol):
         With `after_us`, those that are due by then are left out.
         """
 
+    async def leased(
+        self, schema: Schema[Any], owner_prefix: str, *, now_us: int, until_us: int, limit: int
+    ) -> list[Snapshot[Any]]:
+        """Return claimed documents of all tenants whose owner has this prefix, by the end of their lease.
+
+        Only those whose lease ends after `now_us` and by `until_us`.
+        """
+
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         """Count the documents of all tenants that are due by then, up to `limit`."""
 

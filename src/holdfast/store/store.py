@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from holdfast.model.path import join_key, split_key
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
+from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete, patch
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import (
@@ -42,6 +42,9 @@ from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
+# Longer than any lease of a claim: what is due later than that is not claimed, but waits.
+LEASE_US_MAX: Final = 300_000_000
+RELEASE_BATCH: Final = 200
 
 
 class Store:
@@ -261,6 +264,30 @@ class Store:
         IO_COUNTERS.writes += len(claimed)
         return claimed
 
+    async def release_claims(self, cls: type[D], owner_prefix: str) -> int:
+        """Make what owners with this prefix have claimed due at once; return how many documents.
+
+        For the claims of a process that is gone: their fencing numbers stay, so where it was only paused,
+        what it then writes is refused as soon as another has claimed the document.
+        """
+        schema = self._schema(cls)
+        if not (self._privileged and owner_prefix and schema.claim is not None and schema.claim.owner):
+            raise BadQueryError(
+                f"release_claims needs a privileged handle, a prefix, and {schema.name} a claim with an owner"
+            )
+        released, more = 0, True
+        while more:
+            now_us = self.clock.now_us()
+            found = await self.engine.leased(
+                schema, owner_prefix, now_us=now_us, until_us=now_us + LEASE_US_MAX, limit=RELEASE_BATCH
+            )
+            outcomes = await self.settle(
+                [_release(item, schema.claim.due, from_us(now_us))] for item in found
+            )
+            count = sum(isinstance(outcome, Committed) for outcome in outcomes)
+            released, more = released + count, count > 0 and len(found) == RELEASE_BATCH
+        return released
+
     async def next_due(self, cls: type[D], *, after: datetime | None = None) -> datetime | None:
         """Return when the next document is due, or None: a worker can sleep until then.
 
@@ -356,6 +383,10 @@ class Store:
             self._schema(schema.cls)
         IO_COUNTERS.writes += len(writes)
         return Commit(check_commit(writes, self.capabilities.writes_max), self.tenant_id)
+
+
+def _release(item: Snapshot[Any], due: str, now: datetime) -> Write:
+    return patch(type(item.doc), *split_key(item.key), changes={due: now}, expect=item.unchanged)
 
 
 def _deletion(item: Snapshot[Any], retention: Retention) -> tuple[Write, ...]:

@@ -16,15 +16,20 @@ STATE_ID: Final = "holdfast"
 @document(
     "holdfast_processes/{id}",
     tenant="tenant_id",
-    indexes=[Index("seen_at")],
+    indexes=[Index("seen_at"), Index("released", "seen_at")],
     retention=Retention("seen_at", after_s=86_400),
     access=SERVICE_ONLY,
 )
 class Process(Document, rename="camel"):
-    """A process that works on the store; it lives while its heartbeat, by the shared clock, is recent."""
+    """A process that works on the store; it lives while its heartbeat, by the shared clock, is recent.
+
+    The owners of its claims begin with `name`; `released` says that its claims were made due for others.
+    """
 
     id: str
     tenant_id: str = NO_TENANT
+    name: str = ""
+    released: bool = False
     host: str
     pid: int
     version: str

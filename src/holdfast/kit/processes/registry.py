@@ -4,6 +4,7 @@
                  │
                  ▼
     migrate: only add while another release lives ──► heartbeat ──► the other ended: fill what it left out
+                                                          └──► another is silent: release its claims
 
 A process registers before it looks at the others: of two that start at once at least one sees the other.
 """
@@ -35,11 +36,12 @@ from holdfast.kit.processes.decision import (
     stale_columns,
 )  # fmt: skip
 from holdfast.kit.processes.models import STATE_ID, Process, Release, SchemaState
-from holdfast.kit.worker_loop import worker_id
-from holdfast.model import schema_of
+from holdfast.kit.processes.takeover import Takeover
+from holdfast.kit.worker_loop import process_id, worker_id
+from holdfast.model import Document, schema_of
 from holdfast.store import ABSENT, MigrationRequest, Query, Snapshot, Store, Transaction, delete, patch, put
 
-BEAT_S: Final = 5.0
+BEAT_S: Final = 2.0
 LIVE_S: Final = 30.0
 LIVING_MAX: Final = 1_000
 PROCESS_DOCUMENTS: Final = (Process, Release, SchemaState)
@@ -49,14 +51,17 @@ _log: Final = structlog.get_logger("holdfast.processes")
 class ProcessRegistry:
     """This process among those that work on the store. `start` it before the first write, `close` it last.
 
+    `claimed` are the collections in which the claims of processes that are gone are released.
+
     Example:
         registry = ProcessRegistry(store, version="0.8.0")
         steps = await registry.start()
     """
 
-    def __init__(self, store: Store, *, version: str) -> None:
+    def __init__(self, store: Store, *, version: str, claimed: Sequence[type[Document]] = ()) -> None:
         self.store, self._store, self._clock = store, store.tenant(NO_TENANT), store.clock
         self.release, self.id = release_of(store.catalog, version), worker_id()
+        self._takeover = Takeover(store, claimed)
         self.refusal: IncompatibleReleaseError | None = None
         self.refused = asyncio.Event()
         self._releases: dict[str, Release] = {self.release.id: self.release}
@@ -103,11 +108,12 @@ class ProcessRegistry:
         try:
             if self._seen_at is None or (now - self._seen_at).total_seconds() > LIVE_S:
                 raise NotFoundError("others may have taken this process for dead")
-            await self._store.commit(patch(Process, self.id, changes={"seen_at": now}))
+            await self._store.commit(patch(Process, self.id, changes={"seen_at": now, "released": False}))
             self._seen_at = now
         except NotFoundError:
             await self._register()
             await self._join()
+        await self._takeover.look()
         await self._look_for_gaps()
 
     async def close(self) -> None:
@@ -125,8 +131,8 @@ class ProcessRegistry:
     async def _register(self) -> list[Process]:
         now = self._clock.now()
         me = Process(
-            id=self.id, host=socket.gethostname(), pid=os.getpid(), version=self.release.version,
-            release_id=self.release.id, started_at=now, seen_at=now,
+            id=self.id, name=process_id(), host=socket.gethostname(), pid=os.getpid(),
+            version=self.release.version, release_id=self.release.id, started_at=now, seen_at=now,
         )  # fmt: skip
         await self._store.commit(put(me), put(self.release))
         self._seen_at = now

@@ -86,7 +86,7 @@ class Scheduler(WorkerLoop[Schedule]):
             raise NotFoundError(f"no schedule {id!r}")
         doc = found.doc
         at = next_slot(doc.cron, doc.zone, self._clock.now()) if on else doc.slot_at
-        changes = {"enabled": on, "slot_at": at, "next_at": at if on else None}
+        changes = {"enabled": on, "slot_at": at, "next_at": at if on else None, "owner": ""}
         transaction.write(patch(Schedule, id, changes=changes))
 
     # -- the loop ---------------------------------------------------------------------------------
@@ -107,7 +107,10 @@ class Scheduler(WorkerLoop[Schedule]):
         """Release schedules of another program that uses the same store, which will claim them soon."""
         later = self._clock.now() + timedelta(seconds=1)
         await self._store.settle(
-            [[patch(Schedule, s.doc.id, changes={"next_at": later}, expect=s.fenced)] for s in unknown]
+            [
+                [patch(Schedule, s.doc.id, changes={"next_at": later, "owner": ""}, expect=s.fenced)]
+                for s in unknown
+            ]
         )
 
     async def _act(self, claimed: Snapshot[Schedule], until_s: float) -> None:
@@ -204,7 +207,7 @@ class Scheduler(WorkerLoop[Schedule]):
         if again:
             wait = timedelta(seconds=job.back_off.wait_s(run.attempts))
             doc = msgspec.structs.replace(
-                doc, attempts=run.attempts, next_at=now + wait, last_status="retrying"
+                doc, attempts=run.attempts, next_at=now + wait, owner="", last_status="retrying"
             )
         else:
             doc = self._next_slot_state(doc, turn, run.status)
@@ -214,7 +217,7 @@ class Scheduler(WorkerLoop[Schedule]):
     def _next_slot_state(self, doc: Schedule, turn: Turn, status: str) -> Schedule:
         next_at = turn.next if doc.enabled else None
         return msgspec.structs.replace(
-            doc, slot_at=turn.next, next_at=next_at, attempts=0, run_now_at=None,
+            doc, slot_at=turn.next, next_at=next_at, attempts=0, run_now_at=None, owner="",
             last_status=status or doc.last_status,
         )  # fmt: skip
 

@@ -226,6 +226,31 @@ class ClaimContract:
         with pytest.raises(BadQueryError):
             await store.tenant("t").count_due(QueuedJob)
 
+    async def test_what_a_worker_that_is_gone_has_claimed_is_due_at_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker, now = store.privileged(), clock.now()
+        soon = now + timedelta(seconds=5)
+        waiting = QueuedJob(id="waiting", tenant_id="t", due=soon, owner="gone.1")
+        await keep(store, *(job(id, now, tenant=id) for id in "abc"), job("later", soon), waiting)
+        (gone,) = await worker.claim_due(QueuedJob, limit=1, lease_s=60, owner="gone.1")
+        (other,) = await worker.claim_due(QueuedJob, limit=1, lease_s=60, owner="gone.2")
+        (alive,) = await worker.claim_due(QueuedJob, limit=1, lease_s=60, owner="gone-not.1")
+        assert await worker.release_claims(QueuedJob, "gone.") == 2
+        assert await worker.release_claims(QueuedJob, "gone.") == 0
+        taken = await worker.claim_due(QueuedJob, limit=9, lease_s=60, owner="next.1")
+        assert names(taken) == names([gone, other])
+        # Where it was only paused, the fencing number refuses it; who is alive is not touched.
+        with pytest.raises(LeaseLostError):
+            await worker.commit(patch(QueuedJob, "a", changes={"result": "late"}, expect=gone.fenced))
+        await worker.commit(patch(QueuedJob, "c", changes={"result": "done"}, expect=alive.fenced))
+
+    async def test_claims_are_released_across_tenants_by_a_named_owner_only(self, store: Store) -> None:
+        with pytest.raises(BadQueryError, match="privileged"):
+            await store.tenant("t").release_claims(QueuedJob, "gone.")
+        with pytest.raises(BadQueryError, match="owner"):
+            await store.privileged().release_claims(Chore, "gone.")
+
     async def test_the_next_due_time_is_the_earliest_of_ones_own(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -82,6 +82,24 @@ class Claimer:
                 break
         return min(count, limit)
 
+    async def leased(
+        self, schema: Schema[Any], owner_prefix: str, *, now_us: int, until_us: int, limit: int
+    ) -> list[Snapshot[Any]]:
+        """Return the documents that owners with this prefix hold, among all that are due in that time."""
+        request = ClaimRequest(schema=schema, now_us=until_us, lease_us=0, limit=limit, owner="", tenant=None)
+        due, claim = schema.claim_columns[0].stored, schema.claim
+        assert claim is not None
+        assert claim.owner is not None
+        later, found = [compare(due, ">", encode(from_us(now_us)))], list[Snapshot[Any]]()
+        async for page in self._pages(request, later, [due], size=PAGE_MAX):
+            for item in page:
+                in_state = claim.state is None or getattr(item.doc, claim.state[0]) == claim.state[1]
+                if in_state and (getattr(item.doc, claim.owner) or "").startswith(owner_prefix):
+                    found.append(item)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
     async def _take(self, request: ClaimRequest, taken: list[tuple[datetime, Snapshot[Any]]]) -> bool:
         """Lease what the limit leaves beside `taken`; False where others got some of it, or may have."""
         found, before = await self._candidates(request, [item for _, item in taken]), len(taken)

@@ -86,6 +86,14 @@ class FirestoreEngine:
         with self._gate.entered():
             return await self._claimer.next_due(schema, tenant, after_us)
 
+    async def leased(
+        self, schema: Schema[Any], owner_prefix: str, *, now_us: int, until_us: int, limit: int
+    ) -> list[Snapshot[Any]]:
+        with self._gate.entered():
+            return await self._claimer.leased(
+                schema, owner_prefix, now_us=now_us, until_us=until_us, limit=limit
+            )
+
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         with self._gate.entered():
             return await self._claimer.count_due(schema, now_us=now_us, limit=limit)

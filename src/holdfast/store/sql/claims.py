@@ -9,7 +9,7 @@ from holdfast.model.sort_key import ordered
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.dialect import Bound, quote
 from holdfast.store.sql.table_mapping import TableMapping
-from holdfast.store.sql.tables import claim_index, claimable
+from holdfast.store.sql.tables import KEY, claim_index, claimable
 
 
 def uses_lanes(request: ClaimRequest) -> bool:
@@ -58,6 +58,25 @@ def next_due_statement(mapping: TableMapping, tenant: str | None, after: Any = N
     if after is not None:
         rows += f" AND {due} > {bound.add(after)}"
     return f"SELECT {due} {rows} ORDER BY {due} LIMIT 1", bound.values
+
+
+def leased_statement(
+    mapping: TableMapping, owner_prefix: str, *, now: Any, until: Any, limit: int
+) -> tuple[str, list[Any]]:
+    """Return the statement that finds claimed documents by the prefix of their owner."""
+    claim, bound = mapping.schema.claim, Bound(mapping.dialect)
+    assert claim is not None
+    assert claim.owner is not None
+    due, _, owner, *state = (quote(column.stored) for column in mapping.claim_columns)
+    after_prefix = f"{owner_prefix[:-1]}{chr(ord(owner_prefix[-1]) + 1)}"
+    conditions = [
+        f"{due} > {bound.add(now)}", f"{due} <= {bound.add(until)}",
+        f"{owner} >= {bound.add(owner_prefix)}", f"{owner} < {bound.add(after_prefix)}",
+        *(f"{name} = {bound.add(claim.state[1])}" for name in state if claim.state),
+    ]  # fmt: skip
+    rows = f"{claimable_rows(mapping, lanes=False)} AND {' AND '.join(conditions)}"
+    shown = ", ".join(map(quote, mapping.selected))
+    return f"SELECT {shown} {rows} ORDER BY {due}, {quote(KEY)} LIMIT {bound.add(limit)}", bound.values
 
 
 def count_due_statement(mapping: TableMapping, now: Any, limit: int) -> tuple[str, list[Any]]:

@@ -16,7 +16,7 @@ from holdfast.store.notifier import CommitNotifier, CommitSubscription
 from holdfast.store.plan import QueryPlan
 from holdfast.store.port import Capabilities
 from holdfast.store.sql import index_scan
-from holdfast.store.sql.claims import count_due_statement, next_due_statement
+from holdfast.store.sql.claims import count_due_statement, leased_statement, next_due_statement
 from holdfast.store.sql.dialect import Dialect
 from holdfast.store.sql.table_mapping import Row, TableMapping
 from holdfast.store.sql.tables import KEY
@@ -79,6 +79,15 @@ class SqlEngine(ABC, Generic[M]):
         rows = await self._execute(next_due_statement(mapping, tenant, after), list, rows_max=1)
         unbind = mapping.dialect.unbind.get("time")
         return None if not rows else to_us(rows[0][0] if unbind is None else unbind(rows[0][0]))
+
+    async def leased(
+        self, schema: Schema[Any], owner_prefix: str, *, now_us: int, until_us: int, limit: int
+    ) -> list[Snapshot[Any]]:
+        mapping = self._mappings[schema]
+        statement = leased_statement(
+            mapping, owner_prefix, now=from_us(now_us), until=from_us(until_us), limit=limit
+        )
+        return await self._execute(statement, mapping.snapshots, rows_max=limit)
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         statement = count_due_statement(self._mappings[schema], from_us(now_us), limit)
