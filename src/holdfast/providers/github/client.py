@@ -22,7 +22,7 @@ from holdfast.providers.github.types import (
     CheckOutput,
     CheckRun,
     CheckStatus,
-    Comparison,
+    CommitComparison,
     FileContent,
     GitAuthor,
     GitBlob,
@@ -246,9 +246,9 @@ class GithubClient:
         except NotFoundError:
             return None
 
-    async def compare(self, repo: str, base: str, *, head: str) -> Comparison:
+    async def compare(self, repo: str, base: str, *, head: str) -> CommitComparison:
         """Compare two branches or commits, from their merge base."""
-        return await self._get("repos.compare", Comparison, *_repo(repo), "compare", f"{base}...{head}")
+        return await self._get("repos.compare", CommitComparison, *_repo(repo), "compare", f"{base}...{head}")
 
     # -- checks ---------------------------------------------------------------------------------
 

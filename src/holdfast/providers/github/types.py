@@ -210,7 +210,7 @@ class FileContent(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class CommitComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The commits and files between a base and a head."""
 
     status: str
