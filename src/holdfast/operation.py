@@ -150,22 +150,26 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         act: Callable[[Transaction], Awaitable[T]],
         *,
         details: Any = None,
-        subject: str | None = None,
+        subject: str | Callable[[T], str] | None = None,
         action: str | None = None,
-        fields: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | Callable[[T], Mapping[str, Any]] | None = None,
         across: bool = False,
     ) -> T:
         """Run `act` and append its audit event in the same commit; one that returns False changed nothing.
 
-        `details` may be a function of what `act` returned; `fields` are further ones of the event, such as
-        those that a service's own class adds. With `across`, `act` reaches every tenant's documents.
+        `details`, `subject` and `fields` may be functions of what `act` returned; `fields` are further ones
+        of the event, such as those that a service's own class adds. With `across`, `act` reaches every
+        tenant's documents.
         """
 
         async def both(tx: Transaction) -> T:
             result = await act(tx)
             if result is not False:
-                said = details(result) if callable(details) else details
-                await self.record(tx, details=said, subject=subject, action=action, fields=fields)
+                await self.record(
+                    tx, action=action, details=details(result) if callable(details) else details,
+                    subject=subject(result) if callable(subject) else subject,
+                    fields=fields(result) if callable(fields) else fields,
+                )  # fmt: skip
             return result
 
         if self.deferred is not None:

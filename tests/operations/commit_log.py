@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.audit import AuditFields, AuditHeadFields
 from holdfast.kit.cache import CacheFields
 from holdfast.kit.leases.models import LeaseDocument
 from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.kit.rate_limit import RateWindow
 from holdfast.model import Document
 from holdfast.store import Store
-from holdfast.store.commit import Commit, Committed, Outcome
+from holdfast.store.commit import Commit, Committed, Outcome, Write
 
 # The kit's own bookkeeping: no act of anybody, and never on record.
 BOOKKEEPING: tuple[type[Document], ...] = (
-    AuditHead, CacheFields, LeaseDocument, RateWindow, *PROCESS_DOCUMENTS,
+    AuditHeadFields, CacheFields, LeaseDocument, RateWindow, *PROCESS_DOCUMENTS,
 )  # fmt: skip
 
 
@@ -54,8 +54,16 @@ class CommitLog:
 
 def _read(commit: Commit) -> LoggedCommit:
     writes = [write for write in commit.writes if write.kind != "check"]
-    events = [json.loads(w.prepared.body) for w in writes if w.schema.cls is AuditEvent and w.prepared]
-    own: tuple[type[Document], ...] = (AuditEvent, *BOOKKEEPING)
+    events = [_event(w) for w in writes if issubclass(w.schema.cls, AuditFields) and w.prepared]
+    own: tuple[type[Document], ...] = (AuditFields, *BOOKKEEPING)
     names = [write.schema.cls for write in writes if not issubclass(write.schema.cls, own)]
     changed = frozenset(cls.__name__ for cls in names)
     return LoggedCommit(changed, tuple(events))
+
+
+def _event(write: Write) -> dict[str, Any]:
+    """An audit event by the names of its fields, whatever names its class stores them under."""
+    assert write.prepared is not None
+    stored = json.loads(write.prepared.body)
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(write.schema.cls)}
+    return {names.get(name, name): value for name, value in stored.items()}

@@ -22,11 +22,19 @@ def public_functions(runtime: Runtime) -> Iterator[tuple[str, Function]]:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 yield f"{module.__name__}.{name}", function
-    for parts in runtime.parts.values():
-        methods = inspect.getmembers(parts.operations, inspect.ismethod)
+    for owner in (one for parts in runtime.parts.values() for one in _owners(parts.operations)):
+        methods = inspect.getmembers(owner, inspect.ismethod)
         for name, method in methods if any(declared(method) for _, method in methods) else ():
             if not name.startswith("_"):
                 yield f"{method.__func__.__module__}.{method.__func__.__qualname__}", method
+
+
+def _owners(operations: Any) -> Iterator[Any]:
+    """A service's operations: one object, or an object for each thing they are about."""
+    yield operations
+    for name, one in getattr(operations, "__dict__", {}).items():
+        if not name.startswith("_") and one.__class__.__module__.startswith("holdfast.services."):
+            yield one
 
 
 def declared(function: Function) -> Operation | None:
