@@ -21,6 +21,7 @@ from holdfast.kit.outbox import Outbox
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.runtime import Runtime
+from holdfast.service import PageRequest
 from holdfast.store import Store
 
 SCENES: Final = "holdfast.demo.scenes"
@@ -68,6 +69,15 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[Stage], Awaitable[str]]
 
 
+class ScenePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a scene in the demo's part of the console; its template is in the demo's folder `pages`."""
+
+    path: str
+    title: str
+    template: str
+    data: Callable[[Stage, PageRequest], Awaitable[Mapping[str, Any]]]
+
+
 async def _nothing(stage: Stage) -> None:
     return None
 
@@ -82,7 +92,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     `settings` prepares the simulators and returns the service's settings, before it is built. `open` runs at
     every start, `seed` until it has completed once; both must be idempotent. `act` is one small event, about
     every `every_s`; `on_restored` re-enables what broke with the RMS. `facts` describe the state, refreshed
-    when the topics in `live` change. `links` are pages worth a visit: path and label.
+    when the topics in `live` change. `links` are pages worth a visit: path and label. `pages` are the scene's
+    own; what their forms send is given to `inputs`, which act and return a sentence as controls do.
     """
 
     title: str
@@ -97,6 +108,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     facts: Callable[[Stage], Awaitable[Sequence[Fact]]] = _no_facts
     links: Sequence[tuple[str, str]] = ()
     live: Sequence[str] = ()
+    pages: Sequence[ScenePage] = ()
+    inputs: Mapping[str, Callable[[Stage, Mapping[str, str]], Awaitable[str]]] = {}
 
     def control(self, name: str) -> Control:
         """The control of this name; `NotFoundError` lists the names."""

@@ -6,15 +6,16 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
-from litestar.params import FromPath
+from litestar.params import FromPath, JSONBody
 
 from holdfast.clock import Clock
 from holdfast.demo.models import SeededScene
-from holdfast.demo.scene import Scene, Stage
+from holdfast.demo.scene import Scene, ScenePage, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
 from holdfast.kit.access import ApiToken, User
@@ -23,7 +24,7 @@ from holdfast.kit.outbox import Endpoint
 from holdfast.kit.worker_loop import wait_first, wait_for_wake
 from holdfast.model import Document, schema_of
 from holdfast.operation import Operator, operation
-from holdfast.routing import By, action_route, read_route
+from holdfast.routing import By, RequestBody, action_route, read_route
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, Store, put
@@ -54,6 +55,12 @@ class DemoOverview(msgspec.Struct, frozen=True):
     simulators: dict[str, str]
 
 
+class ControlRequest(RequestBody, frozen=True):
+    """The fields of a form, where the control is one."""
+
+    given: dict[str, str] = {}
+
+
 class ControlResponse(msgspec.Struct, frozen=True):
     said: str
 
@@ -66,7 +73,7 @@ def demo_service(scene_runner: SceneRunner) -> Service:
             await _claim_store(context.store)
 
         return Parts(
-            routes=scene_runner.routes(), pages=[scene_runner.page()], start=start,
+            routes=scene_runner.routes(), pages=scene_runner.pages(), start=start,
             loops={"activity": Activity(scene_runner, context.clock)},
         )  # fmt: skip
 
@@ -99,12 +106,18 @@ class SceneRunner:
         self.ready.set()
 
     @operation("demo.caused", area=NAME, verb="act", needs="developer", platform=True)
-    async def cause(self, by: Operator, name: str, control: str) -> str:
-        """Run a scene's control and return what to look at now."""
+    async def cause(
+        self, by: Operator, name: str, control: str, *, given: Mapping[str, str] | None = None
+    ) -> str:
+        """Run a scene's control, or give it the input of one of its forms; return what to look at now."""
         if name not in self.scenes:
             raise NotFoundError(f"no scene {name!r}; there are: {', '.join(self.scenes)}")
+        scene = self.scenes[name]
         try:
-            said = await self.scenes[name].control(control).run(self.stage)
+            if control in scene.inputs:
+                said = await scene.inputs[control](self.stage, given or {})
+            else:
+                said = await scene.control(control).run(self.stage)
         except LookupError as fault:
             # Somebody reset a simulator that the scene relies on.
             raise ConflictError(f"a simulator was reset ({fault}); restart the demo") from None
@@ -126,8 +139,22 @@ class SceneRunner:
         pages = [page for page in parts.pages if page.nav] if parts else []
         return [(f"/console/{address}{page.path}", page.title) for page in pages]
 
-    def page(self) -> Page:
-        """The page "Try it": every scene with its state and buttons."""
+    def pages(self) -> list[Page]:
+        """The page "Try it": every scene with its state and buttons; and the scenes' own pages."""
+        own = [
+            Page(
+                path=page.path, title=page.title, template=page.template, live=scene.live,
+                data=partial(self._page_data, page),
+            )
+            for scene in self.scenes.values()
+            for page in scene.pages
+        ]  # fmt: skip
+        return [self._try_page(), *own]
+
+    async def _page_data(self, page: ScenePage, ask: PageRequest) -> Mapping[str, Any]:
+        return await page.data(self.stage, ask)
+
+    def _try_page(self) -> Page:
         topics = sorted({topic for scene in self.scenes.values() for topic in scene.live})
 
         async def data(ask: PageRequest) -> Mapping[str, Any]:
@@ -145,9 +172,11 @@ class SceneRunner:
             return self.overview()
 
         @action_route("/scenes/{scene:str}/{control:str}", SceneRunner.cause, prefix="")
-        async def cause(by: By, scene: FromPath[str], control: FromPath[str]) -> ControlResponse:
+        async def cause(
+            by: By, scene: FromPath[str], control: FromPath[str], data: JSONBody[ControlRequest]
+        ) -> ControlResponse:
             """Run a control on the simulators or on a service."""
-            return ControlResponse(await self.cause(by, scene, control))
+            return ControlResponse(await self.cause(by, scene, control, given=data.given))
 
         return [scenes, cause]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import random
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -14,15 +12,18 @@ import msgspec
 
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
+from holdfast.demo.telegram_page import PAGE, plain_lines, press, say
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import connections
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.simulators.google import AddPerson, GiveConsent, GoogleSimulator, InjectedFault, ShowCalendar
-from holdfast.simulators.telegram import AddUser, Say, ShowChat, TelegramSimulator
+from holdfast.simulators.telegram import AddChat, AddUser, MoveBot, Say, ShowChat, TelegramSimulator
 from holdfast.web import callback_url
 
 CLIENT_FILE: Final = "simulated-client.json"
 OWNER: Final = 1001
+PEOPLE: Final = {OWNER: "You", 1002: "Mum", 1003: "Dad"}
+FAMILY: Final = -1001
 CHAT: Final = str(OWNER)
 ACCOUNTS: Final = ("mum@family.example", "dad@family.example")
 SECRET: Final = "simulated-webhook-secret"
@@ -34,9 +35,11 @@ MESSAGES_SHOWN: Final = 4
 
 
 def settings(world: SimulatorSet) -> Mapping[str, Any]:
-    """The bot's owner, two accounts, and an OAuth client for the service."""
+    """The bot's owner and a family, their group, two accounts, and an OAuth client for the service."""
     telegram, google = world.get(TelegramSimulator), world.get(GoogleSimulator)
-    telegram.run(AddUser(id=OWNER, first_name="You"))
+    for id, name in PEOPLE.items():
+        telegram.run(AddUser(id=id, first_name=name))
+    telegram.run(AddChat(id=FAMILY, title="Family", administrators=[OWNER], members=[1002, 1003]))
     for email in ACCOUNTS:
         google.run(AddPerson(email=email, time_zone="Europe/Berlin"))
     client = google.oauth_client("c4lendar", redirect_uris=[callback_url(world.public_url)])
@@ -49,7 +52,11 @@ def settings(world: SimulatorSet) -> Mapping[str, Any]:
 
 
 async def open_scene(stage: Stage) -> None:
-    """Connect the accounts: the simulated Google is new at every start and knows no grant."""
+    """Connect the accounts: the simulated Google is new at every start and knows no grant.
+
+    The owner adds the bot to the family's group, which approves that.
+    """
+    stage.world.get(TelegramSimulator).run(MoveBot(chat=FAMILY, person=OWNER))
     bot = stage.runtime.consent_purposes["c4lendar"]
     google = stage.world.get(GoogleSimulator)
     for email in ACCOUNTS:
@@ -90,16 +97,12 @@ async def _break_google(stage: Stage) -> str:
 async def facts(stage: Stage) -> list[Fact]:
     """The end of the conversation, and what is in the calendars."""
     messages: Any = stage.world.get(TelegramSimulator).run(ShowChat(chat=OWNER))
-    said = [(_speaker(one), _plain(one["text"])) for one in messages[-MESSAGES_SHOWN:]]
+    said = [(_speaker(one), " · ".join(plain_lines(one["text"]))) for one in messages[-MESSAGES_SHOWN:]]
     return [*said, *[(email, f"{_count(stage, email)} events") for email in ACCOUNTS]]
 
 
 def _speaker(message: Mapping[str, Any]) -> str:
     return "The bot" if message["from"]["is_bot"] else "You"
-
-
-def _plain(text: str) -> str:
-    return html.unescape(re.sub(r"<[^>]*>", "", text)).replace("\n", " · ")
 
 
 def _count(stage: Stage, email: str) -> int:
@@ -140,6 +143,8 @@ scene = Scene(
         Control(name="break", label="Break Google for a moment", kind="danger", run=_break_google),
     ],
     facts=facts,
-    links=[(f"/console/c4lendar/chats/{CHAT}", "The chat")],
+    links=[("/console/demo/telegram", "Write to the bot"), (f"/console/c4lendar/chats/{CHAT}", "The chat")],
     live=("c4lendar", "runs", "inbox"),
+    pages=[PAGE],
+    inputs={"say": say, "press": press},
 )

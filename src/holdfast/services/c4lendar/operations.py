@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
 from holdfast.ids import join_segments
-from holdfast.kit.connections import Connections
+from holdfast.kit.connections import Connection, Connections
 from holdfast.kit.vault import Vault
 from holdfast.operation import Operator, operation
 from holdfast.services.c4lendar.domain.kv_layout import KvRow
@@ -295,6 +295,12 @@ class ChatOperations:
         query = Query(GoogleConnection).where("revoked", "==", int(revoked))
         found = [one.doc async for one in self._store.tenant(chat_id).scan(query)]
         return sorted(found, key=lambda one: one.google_email)
+
+    async def grant_statuses(self, accounts: Sequence[GoogleConnection]) -> dict[str, str]:
+        """The status of each account's grant, by `google_sub`."""
+        ids = {one.connection_id: one.google_sub for one in accounts if one.connection_id}
+        found = await self._store.privileged().get_many(Connection, list(ids)) if ids else []
+        return {ids[one.doc.id]: one.doc.status for one in found if one is not None}
 
 
 def find_zone(text: str) -> str:

@@ -9,7 +9,7 @@ from holdfast.errors import NotFoundError
 from holdfast.service import Page, PageRequest
 from holdfast.services.c4lendar.models import ChatStatus
 from holdfast.services.c4lendar.operations import ChatOperations
-from holdfast.services.c4lendar.reports import event_row
+from holdfast.services.c4lendar.reports import account_statuses, event_row
 
 ROWS: Final = 50
 STATUSES: Final = get_args(ChatStatus)
@@ -34,16 +34,17 @@ class ChatViews:
         chat = await self._operations.chat(chat_id)
         if chat is None:
             raise NotFoundError(f"the bot knows no chat {chat_id!r}")
+        accounts = await self._operations.accounts(chat_id)
         recent = await self._operations.recent(chat_id)
-        uids = [one.uid for one in recent]
+        uids, events = [one.uid for one in recent], []
+        for one in recent:
+            mappings = await self._operations.mappings(chat_id, one.uid)
+            statuses = account_statuses(one, mappings, accounts=accounts)
+            events.append((event_row(one, mappings, uids=uids), statuses))
         return {
             "title": chat.title or chat_id, "chat": chat, "zone": self._operations.zone_of(chat).key,
-            "accounts": await self._operations.accounts(chat_id),
-            "events": [
-                (event_row(one, mappings, uids=uids), mappings)
-                for one in recent
-                for mappings in [await self._operations.mappings(chat_id, one.uid)]
-            ],
+            "accounts": accounts, "grants": await self._operations.grant_statuses(accounts), "events": events,
+            "failed": sum(status.status == "failed" for _, statuses in events for status in statuses),
         }  # fmt: skip
 
 

@@ -52,7 +52,8 @@ class TelegramState:
         self.answered: list[str] = []
         self.limited = True
         self.refused = 0
-        self._next_update = 1
+        # Not from one at each start: a bot that was told of an update before ignores its number.
+        self._next_update = self.now_s()
         self._sent_us: deque[int] = deque()
         self._chat_sent_us: dict[int, deque[int]] = {}
 
