@@ -27,6 +27,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "public_url": ("HOLDFAST_PUBLIC_URL",),
     "keys": ("HOLDFAST_KEYS",),
     "legacy_key": ("HOLDFAST_LEGACY_KEY",),
+    "audit_url": ("HOLDFAST_AUDIT_URL",),
     "allow": ("HOLDFAST_ALLOW",),
     "proxies": ("HOLDFAST_PROXIES",),
     "oidc": ("HOLDFAST_OIDC",),
@@ -34,7 +35,11 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 }
 SERVICES = "services"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
-_URLS = {"store": "sqlite:///data/holdfast.db", "public_url": "https://hooks.example.com"}
+_URLS = {
+    "store": "sqlite:///data/holdfast.db",
+    "public_url": "https://hooks.example.com",
+    "audit_url": "https://log.example",
+}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Up to the last @: a password that should have been escaped must not be shown either.
 _PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):.*@", re.DOTALL)
@@ -148,6 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = ""
     keys: str = ""
     legacy_key: str = ""
+    audit_url: str = ""
     allow: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     oidc: tuple[Issuer, ...] = ()
@@ -170,6 +176,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "public_url": self.public_url,
             "keys": "***" if self.keys else "",
             "legacy_key": "***" if self.legacy_key else "",
+            "audit_url": redact(self.audit_url),
             "allow": ", ".join(self.allow),
             "proxies": ", ".join(self.proxies),
             "oidc": ", ".join(issuer.issuer for issuer in self.oidc),

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from holdfast.kit.activity import ActivityMinute
-from holdfast.kit.audit import Audit, AuditEntry
+from holdfast.kit.audit import AuditEntry
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import OpenChannel
 from holdfast.kit.connections import Connection
@@ -39,7 +39,7 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
     await store.commit(*_connections(now))
     for stage in _runs(now):
         await store.commit(*stage)
-    trail = Audit(runtime.store, tenant_id=TENANT)
+    trail = runtime.audit(TENANT)
     for actor, action, subject in (
         ("cli:root", "token.created", "deploys"),
         ("user:ann", "session.began", "ann"),

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from holdfast.clock import SystemClock
-from holdfast.kit.audit import Audit, AuditEntry, AuditEvent
+from holdfast.kit.audit import AuditEntry, AuditEvent
 from holdfast.kit.schedules import Schedule
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
@@ -122,7 +122,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
         bed.surface.changes.close()
         await expect(page.locator("#live-state")).to_have_text("offline, retrying")
         bed.renew_changes()
-        await Audit(bed.runtime.store, tenant_id="-").append(AuditEntry(action="seen.later", actor="cli:me"))
+        await bed.runtime.audit("-").append(AuditEntry(action="seen.later", actor="cli:me"))
         await page.context.set_offline(False)
         await expect(page.locator("#live-state")).to_have_text("live")
         await expect(page.get_by_role("cell", name="seen.later")).to_be_visible()
@@ -131,7 +131,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
 
 async def test_what_changes_leaves_focus_and_open_details_alone(page: Page, tmp_path: Path) -> None:
     async with console(tmp_path) as bed:
-        trail = Audit(bed.runtime.store, tenant_id="-")
+        trail = bed.runtime.audit("-")
         await trail.append(AuditEntry(action="first", actor="cli:me", details={"colour": "green"}))
         await _come_in(page, bed)
         await page.goto(f"{bed.address}/console/audit")

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from playwright.async_api import Page, expect
 
-from holdfast.kit.audit import Audit, AuditEntry
+from holdfast.kit.audit import AuditEntry
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Deliveries, Endpoint
 from holdfast.store import create, put
@@ -61,7 +61,7 @@ async def _plant(bed: Bed) -> list[str]:
             tenant_id="-", source="echoes", message_id=f"m{number}", received_at=now, due_at=now,
             reason=words,
         )))  # fmt: skip
-    trail = Audit(bed.runtime.store, tenant_id="-")
+    trail = bed.runtime.audit("-")
     for words in HOSTILE:
         safe = words.replace("\x00", "")
         await trail.append(AuditEntry(action=safe[:100], actor=safe, subject=safe, details={safe: safe}))

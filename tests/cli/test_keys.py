@@ -15,6 +15,7 @@ from holdfast.app import open_store
 from holdfast.cli import app
 from holdfast.config import load_config
 from holdfast.errors import DecryptionError
+from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.vault import Vault, new_key
 from holdfast.model import schema_of
@@ -35,14 +36,18 @@ async def _keep(home: Path, keys: str) -> None:
         made = kind(id="there", tenant_id="acme", url="https://rms.example", created_at=_AT)
         made.secrets = [secrets.seal(made, new_secret())]
         await store.tenant("acme").commit(create(made))
+    audit = Audit(store, "acme", keys=Vault.from_settings(keys).secrets("audit"))
+    await audit.append(AuditEntry(action="act", actor="ann"))
     await store.close()
 
 
 async def _signs(home: Path, keys: str) -> list[bool]:
-    """For each kind of endpoint, whether its secret opens with these keys alone."""
+    """For each kind of endpoint and the audit trail, whether its secret opens with these keys alone."""
     config = load_config({"home": home}, environ={})
     store = await open_store(config.store, documents_of(find_services()))
     found = [await store.tenant("acme").get(kind, "there") for kind in _KINDS]
+    audit = Audit(store, "acme", keys=Vault.from_settings(keys).secrets("audit"))
+    verified = (await audit.verify()).intact
     await store.close()
     told = []
     for one in found:
@@ -52,7 +57,7 @@ async def _signs(home: Path, keys: str) -> list[bool]:
             told.append(True)
         except DecryptionError:
             told.append(False)
-    return told
+    return [*told, verified]
 
 
 def test_after_a_rotation_the_new_key_opens_everything_alone(
@@ -69,8 +74,10 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
     assert done.exit_code == 0, done.output
     resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
     assert [resealed["/".join(schema_of(kind).path.names)] for kind in _KINDS] == [1, 1]
-    assert asyncio.run(_signs(tmp_path, new)) == [True, True]
-    assert asyncio.run(_signs(tmp_path, old)) == [False, False]
+    signed = {one["collection"]: one["signed"] for one in json.loads(done.stdout)["auditHeads"]}
+    assert signed["holdfast_audit_heads"] == 1
+    assert asyncio.run(_signs(tmp_path, new)) == [True, True, True]
+    assert asyncio.run(_signs(tmp_path, old)) == [False, False, False]
 
 
 def test_every_endpoint_there_is_says_what_it_seals() -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import apsw
 import msgspec
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import AppendOnlyError, ConfigError
-from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
+from holdfast.errors import AppendOnlyError, ConfigError, RetryLaterError
+from holdfast.kit.audit import (
+    AUDIT_MODELS,
+    Audit,
+    AuditCheckpoint,
+    AuditEntry,
+    AuditEvent,
+    AuditHead,
+    CheckpointFile,
+    CheckpointRecorder,
+)
+from holdfast.kit.audit.chain import seal
+from holdfast.kit.audit.trail import sign_heads
 from holdfast.model import CompositeId, Document, Index, document
 from holdfast.store import Query, Store, Transaction, create, delete, patch, put
 
@@ -162,17 +174,125 @@ async def test_two_events_that_changed_places_are_found(audit: Audit, forger: St
     assert verdict.fault.sequence == 3
 
 
-async def test_a_rewritten_chain_is_found_when_the_trail_has_a_key(kit_store: Store, forger: Store) -> None:
-    keyed = Audit(kit_store, tenant_id=ACME, key=b"k" * 32)
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+
+
+async def _rewrite(forger: Store, sequence: int) -> None:
+    """Change an event and make all hashes again, the head's included, as somebody without the key can."""
+    events = [item.doc async for item in forger.scan(Query(Forged).order_by("sequence"))]
+    head = AuditHead(tenant_id=ACME)
+    for event in events:
+        if event.sequence == sequence:
+            event.actor = "eve"
+        event.previous = head.hash
+        event.hash = seal(msgspec.convert(msgspec.to_builtins(event), AuditEvent))
+        head = AuditHead(tenant_id=ACME, sequence=event.sequence, hash=event.hash)
+    stored = await forger.get(AuditHead, ACME)
+    assert stored is not None
+    await forger.commit(*map(put, events), put(msgspec.structs.replace(head, mac=stored.doc.mac)))
+
+
+async def test_a_chain_rewritten_with_all_its_hashes_is_found_by_its_key(
+    kit_store: Store, forger: Store
+) -> None:
+    keyed = Audit(kit_store, ACME, keys=[KEY])
     await _write_ten(keyed)
     assert (await keyed.verify()).intact
-    plain = Audit(kit_store, tenant_id=ACME)
-    assert not (await plain.verify()).intact, "without the key the chain can't be made again"
+    await _rewrite(forger, 4)
+    assert (await Audit(kit_store, ACME).verify()).intact, "hashes alone say nothing"
+    verdict = await keyed.verify()
+    assert verdict.fault is not None
+    assert verdict.fault.kind == "forged"
+
+
+async def test_an_append_does_not_make_a_forged_chain_good(kit_store: Store, forger: Store) -> None:
+    keyed = Audit(kit_store, ACME, keys=[KEY])
+    await _write_ten(keyed)
+    await _rewrite(forger, 4)
+    await keyed.append(AuditEntry(action="later", actor="ann"))
+    await keyed.append(AuditEntry(action="later", actor="ann"))
+    verdict = await keyed.verify()
+    assert verdict.fault is not None
+    assert (verdict.fault.kind, verdict.fault.sequence) == ("forged", 10)
+
+
+async def test_a_rotated_key_verifies_until_every_head_is_signed_by_the_new_one(kit_store: Store) -> None:
+    await _write_ten(Audit(kit_store, ACME, keys=[KEY]))
+    rotated = Audit(kit_store, ACME, keys=[OTHER_KEY, KEY])
+    assert (await rotated.verify()).intact
+    assert not (await Audit(kit_store, ACME, keys=[OTHER_KEY]).verify()).intact
+    assert await sign_heads(kit_store, AuditHead, [OTHER_KEY, KEY]) == (1, [])
+    assert await sign_heads(kit_store, AuditHead, [OTHER_KEY]) == (0, [])
+    assert (await Audit(kit_store, ACME, keys=[OTHER_KEY]).verify()).intact
+    assert await sign_heads(kit_store, AuditHead, [b"x" * 32]) == (0, [ACME]), "what no key signed stays so"
+
+
+async def test_an_earlier_state_put_back_whole_is_found_by_a_checkpoint(
+    kit_store: Store, forger: Store, tmp_path: Path
+) -> None:
+    keyed, recorder = _recorded(kit_store, tmp_path)
+    await _write_ten(keyed)
+    early = await forger.get(AuditHead, ACME)
+    assert early is not None
+    await keyed.append(AuditEntry(action="theft", actor="eve"))
+    (checkpoint,) = await recorder.record()
+    assert (checkpoint.tenant_id, checkpoint.sequence) == (ACME, 11)
+    assert await recorder.record() == [], "only what grew is recorded again"
+    await forger.commit(delete(Forged, _id(11)), put(early.doc))
+    assert (await keyed.verify()).intact, "nothing in the database shows it"
+    verdict = await keyed.verify(checkpoint)
+    assert verdict.fault is not None
+    assert (verdict.fault.kind, verdict.fault.sequence) == ("cut off", 11)
+    for number in range(3):
+        await keyed.append(AuditEntry(action="act", actor="eve", subject=str(number)))
+    assert await recorder.record() == [], "a trail that does not continue its checkpoint keeps it"
+    verdict = await keyed.verify(checkpoint)
+    assert verdict.fault is not None
+    assert (verdict.fault.kind, verdict.fault.sequence) == ("changed", 11)
+
+
+async def test_a_trail_deleted_with_its_head_is_found_by_a_checkpoint(
+    kit_store: Store, forger: Store, tmp_path: Path
+) -> None:
+    keyed, recorder = _recorded(kit_store, tmp_path)
+    await _write_ten(keyed)
+    (checkpoint,) = await recorder.record()
+    await forger.commit(*(delete(Forged, _id(n)) for n in range(1, 11)), delete(AuditHead, ACME))
+    assert (await keyed.verify()).intact
+    verdict = await keyed.verify(checkpoint)
+    assert verdict.fault is not None
+    assert (verdict.fault.kind, verdict.fault.sequence) == ("cut off", 1)
+
+
+def _recorded(store: Store, folder: Path) -> tuple[Audit, CheckpointRecorder]:
+    keyed = Audit(store, ACME, keys=[KEY])
+    file = CheckpointFile(folder / "home" / "checkpoints.json")
+    return keyed, CheckpointRecorder(store, {"kit": AUDIT_MODELS}, audits=lambda *_, **__: keyed, file=file)
+
+
+async def test_checkpoints_that_nobody_took_are_sent_again_with_the_next(
+    kit_store: Store, tmp_path: Path
+) -> None:
+    keyed, sent = Audit(kit_store, ACME, keys=[KEY]), list[int]()
+
+    async def publish(checkpoints: Sequence[AuditCheckpoint]) -> None:
+        sent.append(checkpoints[0].sequence)
+        if len(sent) == 1:
+            raise RetryLaterError("nobody is there", after_s=1)
+
+    recorder = CheckpointRecorder(
+        kit_store, {"kit": AUDIT_MODELS}, audits=lambda *_, **__: keyed,
+        file=CheckpointFile(tmp_path / "checkpoints.json"), publish=publish,
+    )  # fmt: skip
+    await keyed.append(AuditEntry(action="act", actor="ann"))
+    for _ in range(3):
+        await recorder.record()
+    assert sent == [1, 1]
 
 
 async def test_a_short_key_is_refused(kit_store: Store) -> None:
     with pytest.raises(ConfigError, match="32 bytes"):
-        Audit(kit_store, tenant_id=ACME, key=b"short")
+        Audit(kit_store, tenant_id=ACME, keys=[b"short"])
 
 
 async def test_eight_writers_at_once_keep_one_unbroken_chain(kit_store: Store) -> None:

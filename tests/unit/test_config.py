@@ -74,7 +74,7 @@ def test_the_environment_chooses_the_collection_prefix(environment: str, prefix:
         ({}, "port = -1", "holdfast.toml: port must be a whole number"),
         ({}, "host = 7", "holdfast.toml: host must be text"),
         ({}, 'hots = "a"', "holdfast.toml: unknown setting 'hots'; did you mean host?"),
-        ({}, 'colour = "a"', "holdfast.toml: unknown setting 'colour'; known are allow, environment, home"),
+        ({}, 'colour = "a"', "holdfast.toml: unknown setting 'colour'; known are allow, audit_url,"),
         ({}, "port = ", "holdfast.toml is not valid TOML"),
         ({"HOLDFAST_STORE": "hunter2"}, "", "HOLDFAST_STORE: store must be a URL such as sqlite:///"),
     ],

@@ -6,14 +6,17 @@ import asyncio
 import sys
 from typing import Annotated
 
+import msgspec
 import typer
 
 from holdfast.app import open_store
 from holdfast.cli.context import AsJson, print_result
 from holdfast.config import load_config
+from holdfast.kit.audit import AuditHeadFields, sign_heads
 from holdfast.kit.vault import Rotation, new_key, rotate
 from holdfast.logs import log_to_stderr
-from holdfast.runtime import documents_of, find_services, sealed_fields, vault_of
+from holdfast.model import schema_of
+from holdfast.runtime import AUDIT_PURPOSE, documents_of, find_services, sealed_fields, vault_of
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -44,31 +47,51 @@ def rotate_command(as_json: AsJson = False) -> None:
     Example:
       holdfast keys rotate && echo "the old key may go"
 
-    Exit code 1 when something could not be opened with any of the keys.
+    The ends of the audit trails are signed by the current key. Exit code 1 when something could not be
+    opened or verified with any of the keys.
     """
 
-    async def run() -> list[Rotation]:
-        config, services = load_config(), find_services()
-        # Not the services themselves: what they seal must be reached even where one could not start.
-        store = await open_store(config.store, documents_of(services), env=config.prefix)
-        try:
-            await store.migrate()
-            vault = vault_of(config)
-            return [
-                await rotate(vault, kind, fields=fields, store=store, report=_progress)
-                for kind, fields in sealed_fields(services).items()
-            ]
-        finally:
-            await store.close()
-
     log_to_stderr()
-    done = asyncio.run(run())
+    done, heads = asyncio.run(_rotate())
     unreadable = [name for rotation in done for name in rotation.unreadable]
+    forged = [f"{one.collection}/{tenant_id}" for one in heads for tenant_id in one.forged]
     lines = [f"{one.collection}: {one.resealed} sealed with {one.key_id}" for one in done]
+    lines += [f"{one.collection}: {one.signed} signed" for one in heads]
     lines += [f"can't be opened: {name}" for name in unreadable]
-    print_result({"rotations": done}, "\n".join(lines), as_json=as_json)
-    if unreadable:
+    lines += [f"authenticated by none of the keys: {name}" for name in forged]
+    print_result({"rotations": done, "auditHeads": heads}, "\n".join(lines), as_json=as_json)
+    if unreadable or forged:
         raise typer.Exit(1)
+
+
+class SignedHeads(msgspec.Struct, frozen=True):
+    """How many heads of audit trails were signed by the current key, and whose no key authenticates."""
+
+    collection: str
+    signed: int
+    forged: list[str]
+
+
+async def _rotate() -> tuple[list[Rotation], list[SignedHeads]]:
+    config, services = load_config(), find_services()
+    # Not the services themselves: what they seal must be reached even where one could not start.
+    store = await open_store(config.store, documents_of(services), env=config.prefix)
+    try:
+        await store.migrate()
+        vault = vault_of(config)
+        done = [
+            await rotate(vault, kind, fields=fields, store=store, report=_progress)
+            for kind, fields in sealed_fields(services).items()
+        ]
+        kinds = [kind for kind in documents_of(services) if issubclass(kind, AuditHeadFields)]
+        keys = vault.secrets(AUDIT_PURPOSE)
+        heads = [
+            SignedHeads("/".join(schema_of(kind).path.names), *await sign_heads(store, kind, keys))
+            for kind in kinds
+        ]
+        return done, heads
+    finally:
+        await store.close()
 
 
 def _progress(rotation: Rotation) -> None:

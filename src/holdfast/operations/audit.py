@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from holdfast.kit.audit.chain import ChainFault
 from holdfast.operations.outboxes import own_fields
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Query
+
+HEADS_PER_PAGE: Final = 500
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,11 +95,27 @@ async def list_events(
 
 
 async def verify(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AuditVerdict:
-    """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
-    verified = await trail_named(runtime, tenant_id, trail).verify()
+    """Walk the whole chain; finds any change, gap, insertion, reorder, forged head or cut-off tail."""
+    checkpoint = runtime.checkpoints.read().get((trail, tenant_id))
+    verified = await trail_named(runtime, tenant_id, trail).verify(checkpoint)
     return AuditVerdict(verified.intact, verified.events, verified.fault)
 
 
 def export(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AsyncIterator[bytes]:
     """The chain as JSON lines, oldest first."""
     return trail_named(runtime, tenant_id, trail).export()
+
+
+async def check_trails(runtime: Runtime) -> list[str]:
+    """What is wrong with the heads of all trails, and with those that have a checkpoint and may have none."""
+    checkpoints = runtime.checkpoints.read()
+    keys = {key for key in checkpoints if key[0] in runtime.audits}
+    for name, part in runtime.audits.items():
+        heads = runtime.store.privileged().scan(Query(part.models.head).limit(HEADS_PER_PAGE))
+        keys |= {(name, head.doc.tenant_id) async for head in heads}
+    faults = []
+    for trail, tenant_id in sorted(keys):
+        fault = await trail_named(runtime, tenant_id, trail).check(checkpoints.get((trail, tenant_id)))
+        if fault is not None:
+            faults.append(f"{trail} of {tenant_id}: {fault.message}")
+    return faults

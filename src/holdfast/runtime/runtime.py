@@ -18,7 +18,9 @@ from holdfast.config import Config
 from holdfast.kit.access import VisitorSessions
 from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
-from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels
+from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels, CheckpointFile, CheckpointRecorder
+from holdfast.kit.audit.checkpoints import FILE as CHECKPOINTS_FILE
+from holdfast.kit.audit.checkpoints import publish_to
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.connections import Connections, ConsentPurpose, OAuthProvider
 from holdfast.kit.inbox import Inbox, InboxWorker
@@ -58,6 +60,7 @@ log = structlog.get_logger("holdfast.runtime")
 T = TypeVar("T")
 DRAIN_POLL_S: Final = 0.05
 AUDITS_MAX: Final = 10_000
+AUDIT_PURPOSE: Final = "audit"
 
 
 class Runtime:
@@ -101,6 +104,7 @@ class Runtime:
         self.outboxes = name_parts("outbox", outbox, outboxes, plural="outboxes")
         trail = AuditPart(name=KIT_PART, models=AUDIT_MODELS)
         self.audits = name_parts("audit trail", trail, self._announced(lambda parts: parts.audits))
+        self.checkpoints = CheckpointFile(config.home / CHECKPOINTS_FILE)
         meter = MeterPart(name=KIT_PART, models=METER_MODELS)
         self.meters = name_parts("meter", meter, self._announced(lambda parts: parts.meters))
         sources = [hook.source for hook in self._announced(lambda parts: parts.webhooks)]
@@ -253,7 +257,7 @@ class Runtime:
         return self._audit(tenant_id, models)
 
     def _open_audit(self, tenant_id: str, models: AuditModels) -> Audit:
-        return Audit(self.store, tenant_id, models=models)
+        return Audit(self.store, tenant_id, keys=self.vault.secrets(AUDIT_PURPOSE), models=models)
 
     def meter(self, tenant_id: str, *, models: MeterModels = METER_MODELS) -> Meter:
         """A tenant's usage: the platform's own meter, or a service's."""
@@ -323,6 +327,7 @@ class Runtime:
             **{queue_of(outbox): outbox.dispatcher for outbox in self.outboxes.values()},
             "schedules": self.scheduler,
             **({"runs": self.runner} if self.runner.queues else {}),
+            "audit checkpoints": self._checkpoint_recorder(),
             "retention": Sweeper(self.store, documents_of(self.services)),
             "pulse": ActivityRecorder(self.store, counts=self._work_counts, waited_s=self._longest_wait_s),
         }
@@ -330,6 +335,13 @@ class Runtime:
             f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
         }
         return own | of_services
+
+    def _checkpoint_recorder(self) -> CheckpointRecorder:
+        url, trails = self.config.audit_url, {name: one.models for name, one in self.audits.items()}
+        return CheckpointRecorder(
+            self.store, trails, audits=self.audit, file=self.checkpoints,
+            publish=publish_to(url, self._sender) if url else None,
+        )  # fmt: skip
 
     def _work_counts(self) -> dict[str, int]:
         counts = [outbox.dispatcher.status().counts for outbox in self.outboxes.values()]

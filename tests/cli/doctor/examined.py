@@ -92,7 +92,7 @@ def keep(home: Path, act: Callable[[Runtime], Awaitable[None]], *, admin: bool =
         finally:
             await store.close()
 
-    (home / ".holdfast").mkdir()
+    (home / ".holdfast").mkdir(exist_ok=True)
     asyncio.run(run())
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import asyncpg
 
+from holdfast.kit.audit import AuditEntry, AuditHead, CheckpointRecorder
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.outbox.models import EndpointSecret
 from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import new_key
 from holdfast.kit.vault.keys import legacy_cipher
+from holdfast.operations import audit
 from holdfast.runtime import Runtime
-from holdfast.store import create, put
+from holdfast.store import create, delete, put
 from tests.cli.doctor.examined import examine, fault, faults, keep, nothing
 
 _LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -132,3 +134,22 @@ def test_dead_letters_that_wait_for_somebody(tmp_path: Path) -> None:
 
     keep(tmp_path, act)
     assert "holdfast dlq" in fault(tmp_path, "dead letters")
+
+
+def test_an_audit_trail_that_lost_what_its_checkpoint_holds(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        await runtime.audit("acme").append(AuditEntry(action="act", actor="ann"))
+        trails = {name: part.models for name, part in runtime.audits.items()}
+        file = runtime.checkpoints
+        assert await CheckpointRecorder(runtime.store, trails, audits=runtime.audit, file=file).record()
+
+    async def cut(runtime: Runtime) -> None:
+        assert (await audit.verify(runtime, "acme")).sound
+        await runtime.store.tenant("acme").commit(delete(AuditHead, "acme"))
+        assert not (await audit.verify(runtime, "acme")).sound
+
+    keep(tmp_path, act)
+    assert faults(examine(tmp_path)) == []
+    assert "no key authenticates" in fault(tmp_path, "audit trails", HOLDFAST_KEYS=new_key("other"))
+    keep(tmp_path, cut, admin=False)
+    assert "holdfast audit verify" in fault(tmp_path, "audit trails")

@@ -14,6 +14,7 @@ from holdfast.kit.processes import describe, is_newer, newer_collections, store_
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
+from holdfast.operations.audit import check_trails
 from holdfast.operations.outboxes import dead_letter_counts
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
 from holdfast.runtime.health import SKEW_S_MAX
@@ -30,6 +31,7 @@ async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     yield await processes(runtime)
     yield await admin(runtime)
     yield await sealed(runtime)
+    yield await audit_trails(runtime)
     yield clock_skew(runtime)
     yield await backlog(runtime)
     yield await dead_letters(runtime)
@@ -103,6 +105,19 @@ async def sealed(runtime: Runtime) -> CheckResult:
                 )
                 return CheckResult("sealed secrets", False, said, remedy)
     return CheckResult("sealed secrets", True, "the keys that are set open them")
+
+
+async def audit_trails(runtime: Runtime) -> CheckResult:
+    """Whether keys authenticate the heads of the audit trails, and these continue their checkpoints."""
+    faults = await check_trails(runtime)
+    if not faults:
+        return CheckResult("audit trails", True, "authentic, and as their checkpoints say")
+    said = f"{len(faults)} not sound, first: {faults[0]}"
+    remedy = (
+        "find out who wrote to the database, with `holdfast audit verify`; after restoring a backup, delete "
+        f"{runtime.checkpoints.path}; put a key that was removed too early back into HOLDFAST_KEYS"
+    )
+    return CheckResult("audit trails", False, said, remedy)
 
 
 async def _unreadable(runtime: Runtime, kind: type[Document], name: str) -> str:

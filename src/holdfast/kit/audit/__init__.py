@@ -1,9 +1,11 @@
-"""Audit trail: who did what, when and why; append-only and hash-chained."""
+"""Audit trail: who did what, when and why; append-only, hash-chained and authenticated by a key."""
 
 from holdfast.kit.audit.chain import ChainFault
+from holdfast.kit.audit.checkpoints import CheckpointFile, CheckpointRecorder
 from holdfast.kit.audit.models import (
     AUDIT_INDEXES,
     AUDIT_MODELS,
+    AuditCheckpoint,
     AuditEntry,
     AuditEvent,
     AuditFields,
@@ -12,12 +14,13 @@ from holdfast.kit.audit.models import (
     AuditModels,
     AuditOutcome,
 )
-from holdfast.kit.audit.trail import Audit, AuditFactory, ChainVerification
+from holdfast.kit.audit.trail import Audit, AuditFactory, ChainVerification, sign_heads
 
 __all__ = [
     "AUDIT_INDEXES",
     "AUDIT_MODELS",
     "Audit",
+    "AuditCheckpoint",
     "AuditEntry",
     "AuditEvent",
     "AuditFactory",
@@ -28,4 +31,7 @@ __all__ = [
     "AuditOutcome",
     "ChainFault",
     "ChainVerification",
+    "CheckpointFile",
+    "CheckpointRecorder",
+    "sign_heads",
 ]

@@ -83,11 +83,16 @@ class AuditEvent(AuditFields, rename="camel"):
 
 
 class AuditHeadFields(Document, rename="camel"):
-    """The end of a tenant's chain: what the next link must follow."""
+    """The end of a tenant's chain: what the next link must follow, authenticated by a key (`mac`).
+
+    `forged_sequence` is the first head that no key had authenticated when a link was appended to it.
+    """
 
     tenant_id: str
     sequence: int = 0
     hash: str = ""
+    forged_sequence: int = 0
+    mac: str = ""
 
 
 @document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=ADMINS_READ)
@@ -120,3 +125,13 @@ class AuditModels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AUDIT_MODELS: Final = AuditModels()
+
+
+class AuditCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The end of a tenant's trail as it was at a time."""
+
+    trail: str
+    tenant_id: str
+    sequence: int
+    hash: str
+    at: datetime

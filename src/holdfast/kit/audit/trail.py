@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from holdfast.errors import ConfigError
-from holdfast.kit.audit.chain import ChainFault, check_link, link
-from holdfast.kit.audit.models import AUDIT_MODELS, AuditEntry, AuditFields, AuditHeadFields, AuditModels
+from holdfast.kit.audit.chain import ChainFault, check_link, is_authentic, link, sign
+from holdfast.kit.audit.models import (
+    AUDIT_MODELS,
+    AuditCheckpoint,
+    AuditEntry,
+    AuditFields,
+    AuditHeadFields,
+    AuditModels,
+)
 from holdfast.store import Query, Store, Transaction, create, put
 
 T = TypeVar("T")
 PAGE: Final = 1_000
 ATTEMPTS: Final = 100
 KEY_BYTES_MIN: Final = 32
+log = structlog.get_logger("holdfast.audit")
 _INDEXED: Final = ("action", "actor", "subject")
 
 
@@ -34,7 +44,10 @@ class ChainVerification(msgspec.Struct, frozen=True):
 
 
 class Audit:
-    """One tenant's trail. With a key the chain can't be forged even by somebody who rewrites all of it.
+    """One tenant's trail. With `keys` its head is authenticated, by the first; any of them verifies.
+
+    Then somebody who can write to the database, but has no key, can't rewrite it unnoticed. An earlier state
+    of it, put back whole, is found by a checkpoint (`holdfast.kit.audit.checkpoints`).
 
     Example:
         async def cancel(tx):
@@ -44,26 +57,36 @@ class Audit:
     """
 
     def __init__(
-        self, store: Store, tenant_id: str, *, key: bytes = b"", models: AuditModels = AUDIT_MODELS
+        self, store: Store, tenant_id: str, *, keys: Sequence[bytes] = (), models: AuditModels = AUDIT_MODELS
     ) -> None:
-        if key and len(key) < KEY_BYTES_MIN:
+        if any(len(key) < KEY_BYTES_MIN for key in keys):
             raise ConfigError(f"the audit key needs at least {KEY_BYTES_MIN} bytes")
         self._all, self._store = store, store.tenant(tenant_id)
         self._tenant_id = tenant_id
-        self._key, self._models = key, models
+        self._keys, self._models = keys, models
         self._lock = asyncio.Lock()
 
     async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditFields]:
         """Append inside the caller's transaction."""
         stored = await tx.get(self._models.head, self._tenant_id)
-        head = stored.doc if stored else self._first()
+        head = self._continued(stored.doc if stored else self._first())
         at = self._store.clock.now()
         events: list[AuditFields] = []
         for entry in entries:
-            event, head = link(head, entry, models=self._models, at=at, key=self._key)
+            event, head = link(head, entry, models=self._models, at=at)
             events.append(event)
-        tx.write(*(create(event) for event in events), put(head))
+        tx.write(*(create(event) for event in events), put(self._signed(head)))
         return events
+
+    def _continued(self, head: AuditHeadFields) -> AuditHeadFields:
+        """The head to append to; remembers one that no key authenticated, so that no later MAC hides it."""
+        if not self._keys or head.forged_sequence or is_authentic(head, self._keys):
+            return head
+        log.error("audit head is not authentic", tenant=self._tenant_id, sequence=head.sequence)
+        return msgspec.structs.replace(head, forged_sequence=head.sequence)
+
+    def _signed(self, head: AuditHeadFields) -> AuditHeadFields:
+        return sign(head, self._keys[0]) if self._keys else msgspec.structs.replace(head, mac="")
 
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = ATTEMPTS, across: bool = False
@@ -91,14 +114,14 @@ class Audit:
         """Append in a commit of its own."""
         return await self.transact(lambda tx: self.add(tx, *entries))
 
-    async def verify(self) -> ChainVerification:
+    async def verify(self, checkpoint: AuditCheckpoint | None = None) -> ChainVerification:
         """Walk the whole chain; finds any change, gap, insertion, reordering or truncation."""
         before = await self._head()
         last = self._first()
         seen: dict[str, Counter[str]] = {field: Counter() for field in _INDEXED}
         async for snapshot in self._store.scan(Query(self._models.event).order_by("sequence").limit(PAGE)):
             event = snapshot.doc
-            fault = check_link(last, event, stored_id=snapshot.key, key=self._key)
+            fault = check_link(last, event, stored_id=snapshot.key)
             if fault is not None:
                 return ChainVerification(last.sequence, fault)
             last = self._models.head(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)
@@ -108,9 +131,29 @@ class Audit:
                 )
             for field in _INDEXED:
                 seen[field][getattr(event, field)] += 1
-        return ChainVerification(
-            last.sequence, await self._check_end(before, last) or await self._check_indexes(seen, last)
-        )
+        fault = await self._check_end(before, last) or await self._check_indexes(seen, last)
+        return ChainVerification(last.sequence, fault or await self.check(checkpoint))
+
+    async def check(self, checkpoint: AuditCheckpoint | None = None) -> ChainFault | None:
+        """Check the head, and that the chain continues a checkpoint: cheap however long the chain is."""
+        head = await self._head()
+        if self._keys and not is_authentic(head, self._keys):
+            return ChainFault("forged", head.sequence, "", "no key authenticates the head of the chain")
+        if head.forged_sequence:
+            said = f"no key authenticated the head when event {head.forged_sequence + 1} was appended"
+            return ChainFault("forged", head.forged_sequence, "", said)
+        return None if checkpoint is None else await self._check_continues(checkpoint, head)
+
+    async def _check_continues(self, checkpoint: AuditCheckpoint, head: AuditHeadFields) -> ChainFault | None:
+        sequence, at = checkpoint.sequence, f"{checkpoint.at:%Y-%m-%d %H:%M} UTC"
+        if head.sequence < sequence:
+            said = f"events {head.sequence + 1} to {sequence} existed at {at} and are missing"
+            return ChainFault("cut off", head.sequence + 1, "", said)
+        found = await self._store.query(Query(self._models.event).where("sequence", "==", sequence).limit(1))
+        if not found.docs or found.docs[0].hash != checkpoint.hash:
+            said = f"event {sequence} is not the one that existed at {at}"
+            return ChainFault("changed", sequence, "", said)
+        return None
 
     def _first(self) -> AuditHeadFields:
         return self._models.head(tenant_id=self._tenant_id)
@@ -162,3 +205,31 @@ class AuditFactory(Protocol):
     """The one `Audit` of a tenant's trail in this process, so that its appends queue in order."""
 
     def __call__(self, tenant_id: str, *, models: AuditModels = AUDIT_MODELS) -> Audit: ...
+
+
+async def sign_heads(
+    store: Store, kind: type[AuditHeadFields], keys: Sequence[bytes]
+) -> tuple[int, list[str]]:
+    """Sign every head by the first key, where any of them did; return how many, and the tenants of others.
+
+    Afterwards the other keys can go. A head that no key authenticates stays as it is.
+    """
+    signed, forged, store = 0, list[str](), store.privileged()
+    async for head in store.scan(Query(kind).limit(PAGE)):
+        tenant_id = head.doc.tenant_id
+        if not is_authentic(head.doc, keys):
+            forged.append(tenant_id)
+        elif not is_authentic(head.doc, keys[:1]):
+            again = partial(_sign_again, kind=kind, tenant_id=tenant_id, keys=keys)
+            signed += await store.transact(again, attempts=ATTEMPTS)
+    return signed, forged
+
+
+async def _sign_again(
+    tx: Transaction, *, kind: type[AuditHeadFields], tenant_id: str, keys: Sequence[bytes]
+) -> bool:
+    stored = await tx.get(kind, tenant_id)
+    if stored is None or is_authentic(stored.doc, keys[:1]) or not is_authentic(stored.doc, keys):
+        return False
+    tx.write(put(sign(stored.doc, keys[0])))
+    return True
