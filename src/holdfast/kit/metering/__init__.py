@@ -1,6 +1,7 @@
 """Metering: one ledger event per fact, exact sums in the same commit, limits that hold."""
 
-from holdfast.kit.metering.meter import Meter, MeterFactory, Recorded
+from holdfast.kit.metering.batch import Fact, Recorded, record_facts
+from holdfast.kit.metering.meter import Meter, MeterFactory
 from holdfast.kit.metering.models import (
     METER_MODELS,
     Allowance,
@@ -22,6 +23,7 @@ __all__ = [
     "Allowance",
     "AllowanceFields",
     "Drift",
+    "Fact",
     "Meter",
     "MeterFactory",
     "MeterModels",
@@ -36,4 +38,5 @@ __all__ = [
     "UsageSumFields",
     "day_of",
     "month_of",
+    "record_facts",
 ]

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal, Protocol
-
-import msgspec
 
 from holdfast.errors import (
     AlreadyExistsError,
     BadQueryError,
     DeclarationError,
-    HoldfastError,
     LimitReachedError,
 )
-from holdfast.kit.metering.metric_sums import MetricSums
-from holdfast.kit.metering.models import METER_MODELS, AllowanceFields, MeterModels, PeriodModels
-from holdfast.kit.metering.period_sums import PeriodSums
-from holdfast.kit.metering.periods import PAGE, Drift, LedgerTotals, Sums, day_of, month_of
+from holdfast.kit.metering.batch import Fact, Recorded, record_facts, sums_of
+from holdfast.kit.metering.models import METER_MODELS, AllowanceFields, MeterModels, fact_id
+from holdfast.kit.metering.periods import PAGE, Drift, LedgerTotals, day_of, month_of
 from holdfast.model import schema_of
-from holdfast.store import Increment, Query, QueryPage, Store, Transaction, Write, create, patch, upsert
+from holdfast.store import Increment, Query, QueryPage, Store, Transaction, Write, patch, upsert
 
 WARN_AT: Final = 0.8
-# For facts that are recorded one by one: others count in the same tenant's snapshot at the same time.
-ATTEMPTS: Final = 100
-_FACT_BYTES_MAX: Final = 200
-
-
-class Recorded(msgspec.Struct, frozen=True):
-    """How many facts were new, and how many were counted before."""
-
-    counted: int
-    repeated: int
 
 
 class Meter:
@@ -46,7 +31,7 @@ class Meter:
     def __init__(self, store: Store, *, tenant_id: str, models: MeterModels = METER_MODELS) -> None:
         self._store = store.tenant(tenant_id)
         self._tenant_id, self._models = tenant_id, models
-        self._sums = _sums_of(self._store, tenant_id, models)
+        self._sums = sums_of(self._store, tenant_id, models)
 
     def writes(
         self,
@@ -65,7 +50,8 @@ class Meter:
         """
         if self._sums.reads_first:
             raise DeclarationError("this meter has a snapshot, which depends on what is stored: use `add`")
-        return self._writes(fact, metrics, at=at, kind=kind, metadata=metadata, **(fields or {}))
+        made = self._fact(fact, metrics, at, kind=kind, metadata=metadata, fields=fields)
+        return [made.event(self._models), *self._sums.writes({day_of(made.at): metrics})]
 
     async def add(
         self,
@@ -79,41 +65,29 @@ class Meter:
         fields: Mapping[str, Any] | None = None,
     ) -> None:
         """Count a fact in the caller's transaction; AlreadyExistsError when it was counted before."""
-        at = at or self._store.clock.now()
-        writes = self._writes(fact, metrics, at=at, kind=kind, metadata=metadata, **(fields or {}))
-        if await tx.get(self._models.event, writes[0].key) is not None:
+        made = self._fact(fact, metrics, at, kind=kind, metadata=metadata, fields=fields)
+        event, days = made.event(self._models), {day_of(made.at): metrics}
+        if await tx.get(self._models.event, event.key) is not None:
             raise AlreadyExistsError(f"the fact {fact!r} was counted before")
-        tx.write(*writes)
-        await self._sums.add_to_snapshot(tx, at, metrics)
+        tx.write(event, *self._sums.writes(days))
+        await self._sums.add_to_snapshot(tx, days)
 
-    def _writes(
-        self, fact: str, metrics: Mapping[str, int], *, at: datetime | None, **fields: Any
-    ) -> list[Write]:
-        at = (at or self._store.clock.now()).astimezone(UTC)
-        event = self._models.event(
-            tenant_id=self._tenant_id, fact=_fact_id(fact), at=at, month=month_of(at), metrics=dict(metrics),
-            **fields,
-        )  # fmt: skip
-        return [create(event), *self._sums.writes(at, metrics)]
+    def _fact(
+        self,
+        name: str,
+        metrics: Mapping[str, int],
+        at: datetime | None,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Fact:
+        at = at or self._store.clock.now()
+        return Fact(tenant_id=self._tenant_id, name=name, metrics=metrics, at=at, fields=fields or {}, **more)
 
     async def record(self, facts: Iterable[tuple[str, Mapping[str, int], datetime]]) -> Recorded:
-        """Count many facts, each in its own commit; repeated ones are skipped."""
-        if self._sums.reads_first:
-            outcomes = [await self._record(fact, metrics, at) for fact, metrics, at in facts]
-            return Recorded(outcomes.count(True), outcomes.count(False))
-        results = await self._store.settle([self.writes(f, metrics, at=at) for f, metrics, at in facts])
-        repeated = sum(isinstance(o, AlreadyExistsError) for o in results)
-        for result in results:
-            if isinstance(result, HoldfastError) and not isinstance(result, AlreadyExistsError):
-                raise result
-        return Recorded(len(results) - repeated, repeated)
-
-    async def _record(self, fact: str, metrics: Mapping[str, int], at: datetime) -> bool:
-        try:
-            await self._store.transact(lambda tx: self.add(tx, fact, metrics, at=at), attempts=ATTEMPTS)
-        except AlreadyExistsError:
-            return False
-        return True
+        """Count many facts, many to a commit; repeated ones are skipped. See `record_facts`."""
+        found = (self._fact(name, metrics, at) for name, metrics, at in facts)
+        return await record_facts(self._store, found, models=self._models)
 
     async def day(self, metric: str, day: str) -> int:
         """The exact sum of one day, `2026-11-15`."""
@@ -144,7 +118,7 @@ class Meter:
             raise BadQueryError("take at least 1")
         if amount > limit:
             raise LimitReachedError(f"{amount} requested, {limit} allowed", limit=limit)
-        row = self._models.allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount, limit=limit)
+        row = self._models.allowance(tenant_id=self._tenant_id, name=fact_id(name), used=amount, limit=limit)
         return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
 
     def writes_give_back(self, name: str, amount: int = 1) -> list[Write]:
@@ -157,7 +131,7 @@ class Meter:
         return stored.doc.used if stored else 0
 
     def _allowance_id(self, name: str) -> str:
-        values = {"tenant_id": self._tenant_id, "name": _fact_id(name)}
+        values = {"tenant_id": self._tenant_id, "name": fact_id(name)}
         return schema_of(self._models.allowance).declared.id.make(values.__getitem__) or ""
 
     async def allowances(self, *, limit: int = 50, cursor: str | None = None) -> QueryPage[AllowanceFields]:
@@ -194,21 +168,8 @@ class MeterFactory(Protocol):
     def __call__(self, tenant_id: str, *, models: MeterModels = METER_MODELS) -> Meter: ...
 
 
-def _sums_of(store: Store, tenant_id: str, models: MeterModels) -> Sums:
-    if isinstance(models.sums, PeriodModels):
-        return PeriodSums(store, tenant_id, models.sums)
-    return MetricSums(store, tenant_id, models.sums)
-
-
 def limit_state(used: int, limit: int) -> Literal["ok", "warning", "reached"]:
     """State of usage against a limit; the warning comes at four fifths."""
     if used >= limit:
         return "reached"
     return "warning" if used >= WARN_AT * limit else "ok"
-
-
-def _fact_id(fact: str) -> str:
-    """A key of any kind as an id: itself where it is valid, otherwise its digest."""
-    if fact and len(fact.encode()) <= _FACT_BYTES_MAX and "/" not in fact and fact.isprintable():
-        return fact
-    return "sha256-" + hashlib.sha256(fact.encode()).hexdigest()

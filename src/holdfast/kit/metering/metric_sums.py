@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping
-from datetime import datetime
 
 from holdfast.kit.metering.models import UsageSumFields
-from holdfast.kit.metering.periods import PAGE, Comparison, Drift, LedgerTotals, compare_days, day_of
+from holdfast.kit.metering.periods import PAGE, ByDay, Comparison, Drift, LedgerTotals, compare_days
 from holdfast.store import Increment, Query, Store, Transaction, Write, upsert
 
 
@@ -20,13 +18,16 @@ class MetricSums:
     def __init__(self, store: Store, tenant_id: str, kind: type[UsageSumFields]) -> None:
         self._store, self._tenant_id, self._kind = store, tenant_id, kind
 
-    def writes(self, at: datetime, metrics: Mapping[str, int]) -> list[Write]:
-        day, shards = day_of(at), self._store.capabilities.counter_shards
+    def writes(self, days: ByDay) -> list[Write]:
+        shards = self._store.capabilities.counter_shards
         return [
-            self._add(name, day, by, shard=random.randrange(shards)) for name, by in metrics.items() if by
+            self._add(name, day, by, shard=random.randrange(shards))
+            for day, metrics in days.items()
+            for name, by in metrics.items()
+            if by
         ]
 
-    async def add_to_snapshot(self, tx: Transaction, at: datetime, metrics: Mapping[str, int]) -> None:
+    async def add_to_snapshot(self, tx: Transaction, days: ByDay) -> None:
         return None
 
     def _add(self, metric: str, day: str, by: int, *, shard: int) -> Write:

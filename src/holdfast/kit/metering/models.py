@@ -6,6 +6,7 @@ each day, month and tenant with a field for each metric (`PeriodModels`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -28,6 +29,7 @@ SUM_INDEXES: Final = (
 ALLOWANCE_ID: Final = CompositeId("tenant_id", "name")
 ALLOWANCE_INDEXES: Final = (Index("name"),)
 DAY_ID: Final = CompositeId("tenant_id", "date")
+_FACT_BYTES_MAX: Final = 200
 MONTH_ID: Final = CompositeId("tenant_id", "month")
 
 
@@ -198,6 +200,13 @@ def metric_fields(cls: type[UsageDayFields | UsageMonthFields | UsageSnapshotFie
                 raise DeclarationError(f"{cls.__name__}.{name} needs the default 0", name)
             found[field.encode_name.removesuffix(suffix)] = name
     return found
+
+
+def fact_id(fact: str) -> str:
+    """A key of any kind as an id: itself where it is valid, otherwise its digest."""
+    if fact and len(fact.encode()) <= _FACT_BYTES_MAX and "/" not in fact and fact.isprintable():
+        return fact
+    return "sha256-" + hashlib.sha256(fact.encode()).hexdigest()
 
 
 METER_MODELS: Final = MeterModels()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import calendar
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import InvalidError
 from holdfast.kit.metering.models import PeriodModels, UsageSnapshotFields, metric_fields
-from holdfast.kit.metering.periods import Comparison, Drift, LedgerTotals, compare_days, day_of, month_of
+from holdfast.kit.metering.periods import ByDay, Comparison, Drift, LedgerTotals, by_month, compare_days
 from holdfast.model import schema_of
 from holdfast.store import Increment, Store, Transaction, Write, patch, put, upsert
 
@@ -28,13 +27,14 @@ class PeriodSums:
         self._day, self._month = metric_fields(models.day), metric_fields(models.month)
         self._snapshot = {} if models.snapshot is None else metric_fields(models.snapshot)
 
-    def writes(self, at: datetime, metrics: Mapping[str, int]) -> list[Write]:
-        unknown = metrics.keys() - self._day.keys()
+    def writes(self, days: ByDay) -> list[Write]:
+        unknown = {name for metrics in days.values() for name in metrics} - self._day.keys()
         if unknown:
             raise InvalidError(
                 f"{self._models.day.__name__} has no field for {', '.join(sorted(unknown))}: declare one"
             )
-        return [self._add(day_of(at), metrics), self._add(month_of(at), metrics)]
+        periods = [*days.items(), *by_month(days).items()]
+        return [self._add(period, metrics) for period, metrics in periods]
 
     def _add(self, period: str, metrics: Mapping[str, int]) -> Write:
         daily, now = _is_day(period), self._store.clock.now()
@@ -48,8 +48,12 @@ class PeriodSums:
         )
         return upsert(row, {name: Increment(by) for name, by in added.items()} | {"updated_at": now})
 
-    async def add_to_snapshot(self, tx: Transaction, at: datetime, metrics: Mapping[str, int]) -> None:
-        kind, month = self._models.snapshot, month_of(at)
+    async def add_to_snapshot(self, tx: Transaction, days: ByDay) -> None:
+        for month, metrics in by_month(days).items():
+            await self._add_month(tx, month, metrics)
+
+    async def _add_month(self, tx: Transaction, month: str, metrics: Mapping[str, int]) -> None:
+        kind = self._models.snapshot
         if kind is None:
             return
         stored = await tx.get(kind, self._tenant_id)

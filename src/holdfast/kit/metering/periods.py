@@ -14,6 +14,8 @@ from holdfast.store import Transaction, Write
 PAGE: Final = 1_000
 # The ledger's sums, by metric and day.
 LedgerTotals: TypeAlias = Counter[tuple[str, str]]
+# Metrics to add, by day.
+ByDay: TypeAlias = Mapping[str, Mapping[str, int]]
 # What the ledger says and what is stored, by metric and period.
 Comparison: TypeAlias = dict[tuple[str, str], tuple[int, int]]
 
@@ -33,11 +35,11 @@ class Sums(Protocol):
     # Whether a fact's sums depend on what is stored, so that they need a transaction.
     reads_first: bool
 
-    def writes(self, at: datetime, metrics: Mapping[str, int]) -> list[Write]:
-        """The writes that add a fact's metrics without reading."""
+    def writes(self, days: ByDay) -> list[Write]:
+        """The writes that add metrics without reading."""
 
-    async def add_to_snapshot(self, tx: Transaction, at: datetime, metrics: Mapping[str, int]) -> None:
-        """Add a fact's metrics where that depends on what is stored."""
+    async def add_to_snapshot(self, tx: Transaction, days: ByDay) -> None:
+        """Add metrics where that depends on what is stored."""
 
     async def day(self, metric: str, day: str) -> int: ...
 
@@ -57,6 +59,14 @@ def compare_days(ledger: LedgerTotals, by_day: Mapping[str, Mapping[str, int]]) 
     """The ledger's sums of days and the stored ones."""
     stored = {(metric, day): count for metric, days in by_day.items() for day, count in days.items()}
     return {key: (ledger[key], stored.get(key, 0)) for key in ledger.keys() | stored.keys()}
+
+
+def by_month(days: ByDay) -> dict[str, Counter[str]]:
+    """The metrics of days by month, the earliest first."""
+    months: dict[str, Counter[str]] = {}
+    for day, metrics in sorted(days.items()):
+        months.setdefault(day[:7], Counter()).update(metrics)
+    return months
 
 
 def day_of(at: datetime) -> str:

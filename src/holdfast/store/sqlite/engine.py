@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.schema import Schema
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 # A page this small is read faster than handed to another thread.
 IN_PLACE_MAX = 200
+# From so many keys on one statement for all is faster than one for each.
+ONE_STATEMENT_MIN = 4
 READERS = 2
 CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
@@ -139,8 +142,12 @@ class SqliteEngine(SqlEngine[SqliteTable]):
 def _fetch(
     connection: apsw.Connection, mapping: SqliteTable, keys: Sequence[str]
 ) -> list[Snapshot[Any] | None]:
-    rows = [_run(connection, mapping.select_sql, (key,)).fetchone() for key in keys]
-    return [None if row is None else mapping.snapshot(row) for row in rows]
+    if len(keys) < ONE_STATEMENT_MIN:
+        rows = [_run(connection, mapping.select_sql, (key,)).fetchone() for key in keys]
+        return [None if row is None else mapping.snapshot(row) for row in rows]
+    listed = msgspec.json.encode(keys).decode()
+    found = {row[0]: mapping.snapshot(row) for row in _run(connection, mapping.select_many_sql, (listed,))}
+    return [found.get(key) for key in keys]
 
 
 def _run(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:

@@ -46,16 +46,16 @@ class WriteTransaction:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Make each commit by itself; those that touch the same document in their order."""
-        if len(commits) == 1 and len(commits[0].writes) > 1:
-            return [self.commit(commits[0])]
-        inserted = insert_commits(self, commits)
-        if inserted is not None:
-            return inserted
-        batch = WriteBatch(self, commits)
-        batch.execute()
-        outcomes = batch.outcomes
+        outcomes: dict[int, Outcome] = {}
+        if len(commits) != 1 or len(commits[0].writes) <= 1:
+            inserted = insert_commits(self, commits)
+            if inserted is not None:
+                return inserted
+            batch = WriteBatch(self, commits)
+            batch.execute()
+            outcomes = batch.outcomes
         rest = [commit for number, commit in enumerate(commits) if number not in outcomes]
-        if len(rest) >= PREFETCH_MIN:
+        if sum(len(commit.writes) for commit in rest) >= PREFETCH_MIN:
             self._prefetch(rest)
         try:
             return [outcomes.get(n) or self.commit(commit) for n, commit in enumerate(commits)]

@@ -1,0 +1,191 @@
+"""Metering: facts of 50 tenants in batches of 100, of which one in twenty was recorded before.
+
+Ours keeps a ledger event of each fact and exact sums by tenant, metric and day, in one commit. The peer does
+that with SQLAlchemy's bulk statements; the bare loop with one statement for the ledger and one for the sums,
+on the smallest tables that can hold them. All of them make each batch durable before the next begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from itertools import count
+
+import apsw
+import asyncpg
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from bench.measure import Goal, Open, Pair, Place, Workload
+from holdfast.app import open_store
+from holdfast.kit.metering import METER_MODELS, Fact, record_facts
+
+BATCH, TENANTS, REPEATED_EVERY = 100, 50, 20
+AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
+DAY = "2026-11-15"
+Batch = Sequence[tuple[str, str]]
+Record = Callable[[Batch], Awaitable[None]]
+Way = Callable[[str], AsyncIterator[Record]]
+_NUMBERS = count()
+
+
+def new_batches(number: int) -> list[Batch]:
+    """Pairs of tenant and fact; every twentieth is one of an earlier batch, or of the same."""
+    run = next(_NUMBERS)
+    facts = [(f"tenant-{n % TENANTS}", f"fact-{run}-{n}") for n in range(number * BATCH)]
+    for n in range(REPEATED_EVERY, len(facts), REPEATED_EVERY):
+        facts[n] = facts[max(0, n - BATCH)]
+    return [facts[n : n + BATCH] for n in range(0, len(facts), BATCH)]
+
+
+async def through_holdfast(url: str) -> AsyncIterator[Record]:
+    store = await open_store(url, METER_MODELS.all)
+    await store.migrate()
+    everyone = store.privileged()
+
+    async def record(batch: Batch) -> None:
+        facts = [Fact(tenant_id=tenant, name=name, metrics={"calls": 1}, at=AT) for tenant, name in batch]
+        await record_facts(everyone, facts)
+
+    yield record
+    await store.close()
+
+
+TABLES = sa.MetaData()
+LEDGER = sa.Table(
+    "ledger", TABLES,
+    sa.Column("tenant", sa.Text, primary_key=True), sa.Column("fact", sa.Text, primary_key=True),
+    sa.Column("at", sa.Text), sa.Column("metric", sa.Text), sa.Column("value", sa.Integer),
+)  # fmt: skip
+SUMS = sa.Table(
+    "sums", TABLES,
+    sa.Column("tenant", sa.Text, primary_key=True), sa.Column("metric", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True), sa.Column("value", sa.Integer),
+)  # fmt: skip
+
+
+async def through_sqlalchemy(url: str) -> AsyncIterator[Record]:
+    on_sqlite = url.startswith("sqlite")
+    path = url.partition("?")[0].removeprefix("sqlite:///")
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{path}" if on_sqlite else url.replace("postgresql", "postgresql+asyncpg", 1)
+    )
+    insert = sqlite.insert if on_sqlite else postgresql.insert
+    keep = insert(LEDGER).on_conflict_do_nothing().returning(LEDGER.c.tenant)
+    add = insert(SUMS)
+    moved = SUMS.c.value + add.excluded.value
+    add = add.on_conflict_do_update(
+        index_elements=[SUMS.c.tenant, SUMS.c.metric, SUMS.c.day], set_={"value": moved}
+    )
+    async with engine.begin() as link:
+        if on_sqlite:
+            await link.exec_driver_sql("PRAGMA synchronous = FULL")
+        await link.run_sync(TABLES.create_all)
+
+    async def record(batch: Batch) -> None:
+        rows = [
+            {"tenant": tenant, "fact": name, "at": AT.isoformat(), "metric": "calls", "value": 1}
+            for tenant, name in dict.fromkeys(batch)
+        ]
+        async with engine.begin() as link:
+            new = Counter((await link.execute(keep, rows)).scalars())
+            sums = [{"tenant": one, "metric": "calls", "day": DAY, "value": n} for one, n in new.items()]
+            await link.execute(add, sums)
+
+    yield record
+    await engine.dispose()
+
+
+async def bare_sqlite(url: str) -> AsyncIterator[Record]:
+    link = apsw.Connection(url.partition("?")[0].removeprefix("sqlite:///"))
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
+        link.execute(f"PRAGMA {pragma}")
+    link.execute(
+        "CREATE TABLE ledger (tenant TEXT, fact TEXT, at TEXT, metric TEXT, value INTEGER,"
+        " PRIMARY KEY (tenant, fact)) WITHOUT ROWID; CREATE TABLE sums (tenant TEXT, metric TEXT, day TEXT,"
+        " value INTEGER, PRIMARY KEY (tenant, metric, day)) WITHOUT ROWID"
+    )
+    keep = (
+        "INSERT OR IGNORE INTO ledger SELECT value ->> 0, value ->> 1, ?, 'calls', 1 FROM json_each(?)"
+        " RETURNING tenant"
+    )
+    add = (
+        "INSERT INTO sums SELECT key, 'calls', ?, value FROM json_each(?) WHERE true"
+        " ON CONFLICT DO UPDATE SET value = value + excluded.value"
+    )
+    at = AT.isoformat()
+
+    async def record(batch: Batch) -> None:
+        link.execute("BEGIN IMMEDIATE")
+        new = Counter(row[0] for row in link.execute(keep, (at, msgspec.json.encode(batch).decode())))
+        link.execute(add, (DAY, msgspec.json.encode(new).decode()))
+        link.execute("COMMIT")
+
+    yield record
+    link.close()
+
+
+async def bare_postgres(url: str) -> AsyncIterator[Record]:
+    link = await asyncpg.connect(url)
+    await link.execute(
+        "CREATE TABLE ledger (tenant text, fact text, at timestamptz, metric text, value bigint,"
+        " PRIMARY KEY (tenant, fact)); CREATE TABLE sums (tenant text, metric text, day text,"
+        " value bigint, PRIMARY KEY (tenant, metric, day))"
+    )
+    both = await link.prepare(
+        "WITH new AS (INSERT INTO ledger SELECT t, f, $3, 'calls', 1 FROM unnest($1::text[], $2::text[])"
+        " AS given(t, f) ON CONFLICT DO NOTHING RETURNING tenant) INSERT INTO sums SELECT tenant, 'calls',"
+        " $4, count(*) FROM new GROUP BY tenant ON CONFLICT (tenant, metric, day)"
+        " DO UPDATE SET value = sums.value + excluded.value"
+    )
+
+    async def record(batch: Batch) -> None:
+        await both.fetch([tenant for tenant, _ in batch], [name for _, name in batch], AT, DAY)
+
+    yield record
+    await link.close()
+
+
+def bare(url: str) -> AsyncIterator[Record]:
+    return bare_sqlite(url) if url.startswith("sqlite") else bare_postgres(url)
+
+
+async def facts_per_s(record: Record, batches: int) -> float:
+    given = new_batches(batches)
+    started = time.perf_counter()
+    for batch in given:
+        await record(batch)
+    return batches * BATCH / (time.perf_counter() - started)
+
+
+def beside(other: Way) -> Open:
+    @asynccontextmanager
+    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+        number = place.scale(100, 20)
+        async with AsyncExitStack() as stack:
+            records = [
+                await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
+                for way in (through_holdfast, other)
+            ]
+            yield Pair(*(lambda record=record: facts_per_s(record, number) for record in records))
+
+    return opened
+
+
+NAME = "metering, batches of 100 facts of 50 tenants"
+ENGINES = ("sqlite full", "postgres")
+WORKLOADS = [
+    Workload(
+        name=NAME, engines=ENGINES, unit="facts/s", goal=Goal(5.0), other_name="SQLAlchemy bulk",
+        open=beside(through_sqlalchemy),
+    ),
+    Workload(
+        name=NAME, engines=ENGINES, unit="facts/s", goal=Goal(0.4), other_name="a bare loop",
+        open=beside(bare),
+    ),
+]  # fmt: skip

@@ -1,0 +1,75 @@
+"""Facts recorded by batches: any tenants, each once, with few statements, whoever else records them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import apsw
+import pytest
+
+from holdfast.app import open_store
+from holdfast.kit.metering import Allowance, Fact, Meter, Recorded, UsageEvent, UsageSum, record_facts
+from holdfast.model import Document
+from holdfast.store import Store
+
+DOCUMENTS: list[type[Document]] = [UsageEvent, UsageSum, Allowance]
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def _fact(number: int, *, tenant_id: str = "acme", at: datetime = NOON) -> Fact:
+    return Fact(tenant_id=tenant_id, name=f"f{number}", metrics={"calls": 1, "tokens": number}, at=at)
+
+
+async def test_a_batch_counts_for_each_tenant_and_day(kit_store: Store) -> None:
+    facts = [
+        _fact(n, tenant_id=f"t{n % 3}", at=NOON + timedelta(days=n % 2 * 20)) for n in range(230)
+    ]  # two months, and more than a commit
+    everyone = kit_store.privileged()
+    assert await record_facts(everyone, facts) == Recorded(230, 0)
+    assert await record_facts(everyone, [*facts[:10], _fact(1_000, tenant_id="t0")]) == Recorded(1, 10)
+    for number in range(3):
+        meter = Meter(kit_store, tenant_id=f"t{number}")
+        mine = [fact for fact in facts if fact.tenant_id == f"t{number}"]
+        for month in ("2026-11", "2026-12"):
+            counted = sum(1 for fact in mine if f"{fact.at:%Y-%m}" == month)
+            assert await meter.month("calls", month) == counted + (number == 0 and month == "2026-11")
+            assert await meter.rebuild(month) == []
+
+
+async def test_recorders_of_the_same_facts_count_each_once(kit_store: Store) -> None:
+    everyone = kit_store.privileged()
+    facts = [_fact(n) for n in range(120)]
+    shares = [facts[:80], facts[40:], facts[::2], facts]
+    recorded = await asyncio.gather(*(record_facts(everyone, share) for share in shares))
+    assert sum(one.counted for one in recorded) == len(facts)
+    meter = Meter(kit_store, tenant_id="acme")
+    assert await meter.month_sums("2026-11") == {"calls": 120, "tokens": sum(range(120))}
+    assert await meter.rebuild("2026-11") == []
+
+
+async def test_a_hundred_facts_of_a_tenant_are_a_few_statements(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+
+    def note(cursor: object, statement: str, values: object) -> bool:
+        statements.append(statement)
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    monkeypatch.setattr(apsw, "connection_hooks", [hook])
+    store = await open_store(sqlite_url, DOCUMENTS)
+    await store.migrate()
+    await record_facts(store.privileged(), [_fact(0)])
+    statements.clear()
+    assert await record_facts(store.privileged(), [_fact(n) for n in range(1, 101)]) == Recorded(100, 0)
+    kinds = Counter(statement.split()[0] for statement in statements)
+    assert kinds["UPDATE"] == 2, "one for each sum"
+    assert kinds["INSERT"] <= 4, "the ledger by powers of two"
+    assert kinds["SELECT"] <= 4, "which facts are stored, the sums, the newest version"
+    assert kinds["COMMIT"] == 1
+    await store.close()
