@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.errors import AlreadyExistsError, AppendOnlyError, LimitReachedError
 from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
 from holdfast.kit.metering.meter import limit_state
-from holdfast.store import Increment, Query, Store, delete, patch
+from holdfast.store import Increment, Query, Store, Transaction, delete, patch
 from holdfast.testing import ManualClock
 
 DOCUMENTS = [UsageEvent, UsageSum, Allowance]
@@ -91,6 +91,24 @@ async def test_what_is_given_back_can_be_taken_again(meter: Meter, kit_store: St
     await acme.commit(*meter.writes_give_back("at once"))
     await acme.commit(*meter.writes_give_back("at once"))
     assert await meter.used("at once") == 0
+
+
+async def test_takers_in_transactions_are_told_the_usage_and_never_pass_the_limit(
+    meter: Meter, kit_store: Store
+) -> None:
+    async def take() -> float | None:
+        async def act(tx: Transaction) -> None:
+            await meter.take(tx, "at once", limit=3)
+
+        try:
+            await kit_store.tenant("acme").transact(act, attempts=100)
+        except LimitReachedError as fault:
+            return fault.usage
+        return None
+
+    answers = await asyncio.gather(*(take() for _ in range(8)))
+    assert sorted(answers, key=str) == [3.0] * 5 + [None] * 3
+    assert await meter.used("at once") == 3
 
 
 async def test_asking_for_more_than_the_limit_is_refused_at_once(meter: Meter) -> None:

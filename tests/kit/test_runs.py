@@ -217,3 +217,16 @@ async def test_a_service_keeps_runs_under_its_own_names_with_its_own_fields(live
     stored = msgspec.to_builtins(run)
     assert stored["steps"][0]["agent"] == "s1"
     assert msgspec.to_builtins((await runs.steps(run.id))[0])["agent"] == "s1"
+
+
+async def test_waking_and_cancelling_change_a_services_own_fields_too(kit_store: Store) -> None:
+    runs = Runs(kit_store.tenant("acme"), models=OWN)
+    run = await runs.start(simple(one), fields={"repo_id": "gh-repo-1"})
+    assert await runs.wake(run.id, fields={"approval_status": "approved"})
+    woken = await runs.get(run.id)
+    assert isinstance(woken, OwnRun)
+    assert (woken.approval_status, woken.wakes) == ("approved", 1)
+    await runs.cancel(run.id, reason="no", fields={"approval_status": "rejected"})
+    ended_run = await runs.get(run.id)
+    assert isinstance(ended_run, OwnRun)
+    assert (ended_run.approval_status, ended_run.status, ended_run.error) == ("rejected", "cancelled", "no")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
 
 import msgspec
 import structlog
@@ -65,6 +66,7 @@ class Audit:
         self._tenant_id = tenant_id
         self._keys, self._models = keys, models
         self._lock = asyncio.Lock()
+        self._queued: WeakSet[Transaction] = WeakSet()
 
     async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditFields]:
         """Append inside the caller's transaction."""
@@ -97,18 +99,27 @@ class Audit:
         processes are retried.
         """
         store = self._all.privileged() if across else self._store
+
+        async def queued(tx: Transaction) -> T:
+            self._queued.add(tx)
+            return await act(tx)
+
         async with self._lock:
-            return await store.transact(act, attempts=attempts)
+            return await store.transact(queued, attempts=attempts)
 
     async def begin(self, stack: AsyncExitStack, *, across: bool = False) -> Transaction:
         """A transaction for an act that appends here, which the caller commits before the stack closes."""
         await stack.enter_async_context(self._lock)
-        return Transaction(self._all.privileged() if across else self._store)
+        tx = Transaction(self._all.privileged() if across else self._store)
+        self._queued.add(tx)
+        return tx
 
     async def queue(self, tx: Transaction) -> None:
-        """Let a transaction that was begun elsewhere wait for its turn in this process, until its end."""
-        await self._lock.acquire()
-        tx.on_end(lambda _: self._lock.release())
+        """Let a transaction that was begun elsewhere wait for its turn in this process, and hold it."""
+        if tx not in self._queued:
+            await self._lock.acquire()
+            self._queued.add(tx)
+            tx.on_end(lambda _: self._lock.release())
 
     async def append(self, *entries: AuditEntry) -> list[AuditFields]:
         """Append in a commit of its own."""

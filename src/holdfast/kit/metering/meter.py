@@ -17,7 +17,7 @@ from holdfast.kit.metering.batch import Fact, Recorded, record_facts, sums_of
 from holdfast.kit.metering.models import METER_MODELS, AllowanceFields, MeterModels, fact_id
 from holdfast.kit.metering.periods import PAGE, Drift, LedgerTotals, day_of, month_of
 from holdfast.model import schema_of
-from holdfast.store import Increment, Query, QueryPage, Store, Transaction, Write, patch, upsert
+from holdfast.store import Increment, Query, QueryPage, Store, Transaction, Write, patch, put, upsert
 
 WARN_AT: Final = 0.8
 
@@ -120,6 +120,17 @@ class Meter:
             raise LimitReachedError(f"{amount} requested, {limit} allowed", limit=limit)
         row = self._models.allowance(tenant_id=self._tenant_id, name=fact_id(name), used=amount, limit=limit)
         return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
+
+    async def take(self, tx: Transaction, name: str, amount: int = 1, *, limit: int) -> None:
+        """Take from an allowance in the caller's transaction; LimitReachedError at once, with its usage."""
+        stored = await tx.get(self._models.allowance, self._allowance_id(name))
+        used = stored.doc.used if stored else 0
+        if used + amount > limit:
+            raise LimitReachedError(f"{used} of {limit} are used", usage=used, limit=limit)
+        row = self._models.allowance(
+            tenant_id=self._tenant_id, name=fact_id(name), used=used + amount, limit=limit
+        )
+        tx.write(put(row))
 
     def writes_give_back(self, name: str, amount: int = 1) -> list[Write]:
         """Give back what was taken; never below zero."""

@@ -109,15 +109,24 @@ class Runs:
         return list((await self._store.query(query)).docs)
 
     async def cancel(
-        self, run_id: str, transaction: Transaction | None = None, *, reason: str = "cancelled"
+        self,
+        run_id: str,
+        transaction: Transaction | None = None,
+        *,
+        reason: str = "cancelled",
+        fields: Mapping[str, Any] | None = None,
     ) -> RunStatus:
         """Let no further step begin, in the caller's transaction if given; return the run's status.
+
+        `fields` are changes of those that a service's own class adds.
 
         A run that nobody holds ends at once. One that a worker holds ends when its present step does or calls
         `raise_if_cancelled`; one whose last step is running may still complete.
         """
         if transaction is None:
-            return await self._store.transact(lambda own: self.cancel(run_id, own, reason=reason))
+            return await self._store.transact(
+                lambda own: self.cancel(run_id, own, reason=reason, fields=fields)
+            )
         stored = await transaction.get(self._models.run, run_id)
         if stored is None:
             raise NotFoundError(f"run {run_id!r} does not exist")
@@ -125,10 +134,12 @@ class Runs:
         if run.completed_at is not None:
             return run.status
         if run.held_by:
-            changes = {"cancel_requested_at": now, "cancel_reason": reason, "updated_at": now}
+            changes: dict[str, Any] = {
+                "cancel_requested_at": now, "cancel_reason": reason, "updated_at": now, **(fields or {}),
+            }  # fmt: skip
             transaction.write(patch(self._models.run, run_id, changes=changes))
             return run.status
-        return await self._end(transaction, run, End("cancelled", reason))
+        return await self._end(transaction, run, End("cancelled", reason), fields=fields)
 
     async def raise_if_cancelled(self, run_id: str) -> None:
         """Called by a long step now and then: ends the step there once the run is to be cancelled.
@@ -140,8 +151,10 @@ class Runs:
             # Released in the middle of a step, the run is ended instead of continued.
             raise StepWaits(0)
 
-    async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
-        transition = end_transition(run, end, now=self._store.clock.now())
+    async def _end(
+        self, transaction: Transaction, run: RunFields, end: End, *, fields: Mapping[str, Any] | None
+    ) -> RunStatus:
+        transition = end_transition(run, end, now=self._store.clock.now(), fields=fields)
         transaction.write(*transition.writes(run, self._models, None))
         last = await self._checkpoints.latest(run.id)
         if last is not None:
@@ -190,17 +203,24 @@ class Runs:
             )
         return self._checkpoints.writes_revive(last)
 
-    async def wake(self, run_id: str, transaction: Transaction | None = None) -> bool:
+    async def wake(
+        self,
+        run_id: str,
+        transaction: Transaction | None = None,
+        *,
+        fields: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Make a waiting run due, in the caller's transaction, in the commit of what it waited for.
 
-        False where there is no such run, or where it has ended.
+        False where there is no such run, or where it has ended. `fields` are changes of those that a
+        service's own class adds.
         """
         if transaction is None:
-            return await self._store.transact(lambda own: self.wake(run_id, own))
+            return await self._store.transact(lambda own: self.wake(run_id, own, fields=fields))
         stored = await transaction.get(self._models.run, run_id)
         if stored is None or stored.doc.completed_at is not None:
             return False
-        changes: dict[str, Any] = {"wakes": stored.doc.wakes + 1}
+        changes: dict[str, Any] = {"wakes": stored.doc.wakes + 1, **(fields or {})}
         # A run that is about to wait is still held by its worker, which will see the count.
         if not stored.doc.held_by:
             changes["due_at"] = self._store.clock.now()

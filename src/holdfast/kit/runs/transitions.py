@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -56,11 +56,13 @@ class Transition(msgspec.Struct, frozen=True):
         ]
 
 
-def end_transition(run: RunFields, end: End, *, now: datetime) -> Transition:
-    """End the run, and skip every step that has not ended."""
+def end_transition(
+    run: RunFields, end: End, *, now: datetime, fields: Mapping[str, Any] | None = None
+) -> Transition:
+    """End the run, and skip every step that has not ended; `fields` change with it."""
     skipped: Changes = {"status": "skipped", "completed_at": now}
     open_steps = {n: skipped for n, step in enumerate(run.steps) if step.status in ("pending", "running")}
-    return Transition(end_run(run, end, now=now), open_steps)
+    return Transition({**end_run(run, end, now=now), **(fields or {})}, open_steps)
 
 
 def retry_transition(run: RunFields, *, now: datetime) -> Transition:

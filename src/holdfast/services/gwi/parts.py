@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from holdfast.service import AuditPart, Context, MeterPart, Parts, RunPart
+from holdfast.service import AuditPart, Context, MeterPart, Parts
 from holdfast.services.gwi.jobs import jobs_of
 from holdfast.services.gwi.models.records import AUDIT, METER
-from holdfast.services.gwi.models.runs import RUNS
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations import Gwi
+from holdfast.services.gwi.run_execution import RunExecution, app_of
 from holdfast.services.gwi.signal_worker import SignalWorker
 
 
 def build(context: Context) -> Parts:
     """Build the service's parts."""
-    gwi = Gwi(context)
+    execution = RunExecution(context, app_of(context))
+    gwi = Gwi(context, execution)
     return Parts(
         audits=[AuditPart(name="gwi", models=AUDIT)],
         meters=[MeterPart(name="gwi", models=METER)],
-        runs=[RunPart(models=RUNS)],
+        runs=[execution.part],
         jobs=jobs_of(gwi, context.audit),
         loops={"signals": SignalWorker(context.store, gwi.signals, context.audit)},
         queues={"signals": SignalQueue},

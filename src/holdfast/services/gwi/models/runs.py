@@ -67,6 +67,14 @@ class ProposedChange(Struct, rename="camel", kw_only=True):
     summary: str | None = None
 
 
+class RunEffect(Struct, rename="camel", kw_only=True):
+    """Something that a run did at GitHub."""
+
+    kind: Literal["github_comment_posted", "branch_created", "commit_pushed", "pr_created", "pr_updated"]
+    url: str
+    details: dict[str, Any] | None = None
+
+
 class AgentStepSummary(StepSummary, rename="camel", kw_only=True):
     """A step within its run, by the agent that does it."""
 
@@ -104,6 +112,7 @@ class AgentRun(RunFields, rename="camel"):
     approval_status: ApprovalStatus | None = None
     approval_reason: str | None = None
     proposed_changes: list[ProposedChange] | None = None
+    effects: list[RunEffect] = []
     candidate_id: str | None = None
     work_item_id: str | None = None
     instance_id: str | None = None
@@ -200,6 +209,19 @@ class RequestRecord(IdempotencyFields, rename="camel"):
 )
 class RunCheckpoint(CheckpointFields, rename="camel"):
     """A state that a run resumes from."""
+
+
+@document("gwi_run_totals/{tenant_id}", tenant="tenant_id", access=MEMBERS_READ)
+class RunTotals(Document, rename="camel"):
+    """A tenant's runs by outcome, counted with each: to count a million documents would take too long."""
+
+    tenant_id: str
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    duration_ms: int = 0
+    updated_at: datetime
 
 
 RUNS: Final = RunModels(run=AgentRun, step=AgentStep, summary=AgentStepSummary, checkpoint=RunCheckpoint)

@@ -1,0 +1,1 @@
+"""Agents: the plug-ins that do the steps of runs."""
