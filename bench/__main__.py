@@ -29,15 +29,22 @@ def workloads(only: str) -> list[Workload]:
     return found
 
 
-async def measure(chosen: list[Workload], place: Place, *, engine: str, repeats: int) -> list[Row]:
-    rows = []
-    for workload in chosen:
-        for name in workload.engines:
-            if engine in name:
-                began = time.monotonic()
-                rows.append(await workload.run(place, name, repeats=repeats))
-                print(f"{_line(rows[-1])}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return rows
+async def measure(
+    chosen: list[Workload], place: Place, *, engine: str, repeats: int
+) -> tuple[list[Row], list[str]]:
+    """The rows, and what could not be measured with its reason."""
+    rows: list[Row] = []
+    missing: list[str] = []
+    for workload, name in [(one, name) for one in chosen for name in one.engines if engine in name]:
+        began = time.monotonic()
+        try:
+            rows.append(await workload.run(place, name, repeats=repeats))
+        except Exception as fault:
+            missing.append(f"{workload.name} · {name}: {fault!r}")
+            print(f"NOT MEASURED {missing[-1]}", file=sys.stderr, flush=True)
+        else:
+            print(f"{_line(rows[-1])}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return rows, missing
 
 
 def _line(row: Row) -> str:
@@ -67,13 +74,17 @@ def main() -> None:
     repeats = words.repeats or (QUICK_REPEATS if words.quick else REPEATS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows = runner.run(measure(workloads(words.only), place, engine=words.engine, repeats=repeats))
+            rows, missing = runner.run(
+                measure(workloads(words.only), place, engine=words.engine, repeats=repeats)
+            )
     finally:
         place.close()
     show(rows)
     target = HERE / "out" / "latest.json"
     target.parent.mkdir(exist_ok=True)
     target.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
+    if missing:
+        sys.exit("not measured:\n" + "\n".join(missing))
 
 
 if __name__ == "__main__":

@@ -168,11 +168,11 @@ def beside(other: Way) -> Open:
     async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
         number = place.scale(100, 20)
         async with AsyncExitStack() as stack:
-            records = [
+            ours, theirs = [
                 await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
                 for way in (through_holdfast, other)
             ]
-            yield Pair(*(lambda record=record: facts_per_s(record, number) for record in records))
+            yield Pair(lambda: facts_per_s(ours, number), lambda: facts_per_s(theirs, number))
 
     return opened
 

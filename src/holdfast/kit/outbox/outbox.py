@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import ids, tracing
-from holdfast.errors import InvalidError, TooLargeError
+from holdfast.errors import HoldfastError, InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.dispatcher import Dispatcher
@@ -111,6 +111,50 @@ class Outbox:
 
         await (commit() if self._handoff is None else self._handoff.commit(deliveries, commit))
         return [delivery.id for delivery in deliveries]
+
+    async def send_many(
+        self, events: Iterable[Event], endpoints: Iterable[Endpoint]
+    ) -> list[list[str] | HoldfastError]:
+        """Commit many events at once, each by itself; return the deliveries' ids or the refusal of each.
+
+        Example: `results = await outbox.send_many(events, [endpoint])`
+        """
+        chosen = list(endpoints)
+        if any(endpoint.fifo for endpoint in chosen):
+            return [await self._sent(event, chosen) for event in events]
+        if self._handoff is not None:
+            await self._handoff.load(chosen)
+        batch = [self._unordered(event, chosen) for event in events]
+        commits = [deliveries for deliveries in batch if not isinstance(deliveries, HoldfastError)]
+        outcomes = iter(await self._commit_each(commits))
+        return [
+            one if isinstance(one, HoldfastError) else next(outcomes) or [delivery.id for delivery in one]
+            for one in batch
+        ]
+
+    async def _sent(self, event: Event, endpoints: list[Endpoint]) -> list[str] | HoldfastError:
+        try:
+            return await self.send(event, endpoints)
+        except HoldfastError as refusal:
+            return refusal
+
+    def _unordered(self, event: Event, endpoints: list[Endpoint]) -> list[Delivery] | HoldfastError:
+        try:
+            return [delivery for delivery, _ in self._deliveries(event, endpoints)]
+        except HoldfastError as refusal:
+            return refusal
+
+    async def _commit_each(self, commits: list[list[Delivery]]) -> list[HoldfastError | None]:
+        """Commit each list of deliveries by itself; return why not, where one was refused."""
+        ends = [] if self._handoff is None else [self._handoff.claim(deliveries) for deliveries in commits]
+        refusals: list[HoldfastError | None] | None = None
+        try:
+            outcomes = await self._store.settle([[create(one) for one in some] for some in commits])
+            refusals = [outcome if isinstance(outcome, HoldfastError) else None for outcome in outcomes]
+            return refusals
+        finally:
+            for number, end in enumerate(ends):
+                end(refusals is not None and refusals[number] is None)
 
     async def _send_ordered(
         self, ordered: list[str], event: Event, endpoints: list[Endpoint], also: Sequence[Write]

@@ -1,0 +1,127 @@
+"""Events enqueued in batches of 100, each durable before the next begins; nothing is sent.
+
+Ours is `Outbox.send_many`. The peer is PGQueuer's batch call; the bare loop inserts into the smallest table
+that a sender could claim from, one statement a batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import apsw
+import asyncpg
+import msgspec
+from pgqueuer.db import AsyncpgPoolDriver
+from pgqueuer.queries import Queries
+
+from bench.kit_outbox import new_body
+from bench.measure import Goal, Open, Pair, Place, Workload
+from holdfast import ids
+from holdfast.app import open_store
+from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
+from holdfast.store import create
+
+BATCH = 100
+Enqueue = Callable[[Sequence[bytes]], Awaitable[None]]
+Way = Callable[[str], AsyncIterator[Enqueue]]
+
+
+async def through_holdfast(url: str) -> AsyncIterator[Enqueue]:
+    store = await open_store(url, OUTBOX_MODELS.all)
+    await store.migrate()
+    endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
+    await store.tenant("-").commit(create(endpoint))
+    outbox = Outbox(store)
+
+    async def enqueue(bodies: Sequence[bytes]) -> None:
+        await outbox.send_many([Event(type="thing.made", body=body) for body in bodies], [endpoint])
+
+    yield enqueue
+    await store.close()
+
+
+async def through_pgqueuer(url: str) -> AsyncIterator[Enqueue]:
+    async with asyncpg.create_pool(url, min_size=2, max_size=2) as pool:
+        queries = Queries(AsyncpgPoolDriver(pool))
+        await queries.install()
+
+        async def enqueue(bodies: Sequence[bytes]) -> None:
+            await queries.enqueue(["deliver"] * len(bodies), list(bodies), [0] * len(bodies))
+
+        yield enqueue
+
+
+async def bare_sqlite(url: str) -> AsyncIterator[Enqueue]:
+    link = apsw.Connection(url.partition("?")[0].removeprefix("sqlite:///"))
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
+        link.execute(f"PRAGMA {pragma}")
+    link.execute(
+        "CREATE TABLE events (id TEXT PRIMARY KEY, due INTEGER, body TEXT);"
+        " CREATE INDEX by_due ON events (due)"
+    )
+    insert = "INSERT INTO events SELECT value ->> 0, ?, value ->> 1 FROM json_each(?)"
+
+    async def enqueue(bodies: Sequence[bytes]) -> None:
+        rows = msgspec.json.encode([(ids.ulid(), body.decode()) for body in bodies]).decode()
+        link.execute(insert, (time.time_ns() // 1_000, rows))
+
+    yield enqueue
+    link.close()
+
+
+async def bare_postgres(url: str) -> AsyncIterator[Enqueue]:
+    link = await asyncpg.connect(url)
+    await link.execute(
+        "CREATE TABLE events (id text PRIMARY KEY, due bigint, body text); CREATE INDEX ON events (due)"
+    )
+    insert = await link.prepare(
+        "INSERT INTO events SELECT i, $3, b FROM unnest($1::text[], $2::text[]) AS n(i, b)"
+    )
+
+    async def enqueue(bodies: Sequence[bytes]) -> None:
+        names, texts = [ids.ulid() for _ in bodies], [body.decode() for body in bodies]
+        await insert.fetch(names, texts, time.time_ns() // 1_000)
+
+    yield enqueue
+    await link.close()
+
+
+def bare(url: str) -> AsyncIterator[Enqueue]:
+    return bare_sqlite(url) if url.startswith("sqlite") else bare_postgres(url)
+
+
+async def events_per_s(enqueue: Enqueue, batches: int) -> float:
+    given = [[new_body() for _ in range(BATCH)] for _ in range(batches)]
+    started = time.perf_counter()
+    for bodies in given:
+        await enqueue(bodies)
+    return batches * BATCH / (time.perf_counter() - started)
+
+
+def beside(other: Way) -> Open:
+    @asynccontextmanager
+    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+        number = place.scale(100, 20)
+        async with AsyncExitStack() as stack:
+            ours, theirs = [
+                await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
+                for way in (through_holdfast, other)
+            ]
+            yield Pair(lambda: events_per_s(ours, number), lambda: events_per_s(theirs, number))
+
+    return opened
+
+
+NAME = "events enqueued in batches of 100"
+WORKLOADS = [
+    Workload(
+        name=NAME, engines=("postgres",), unit="events/s", goal=Goal(1.5), other_name="PGQueuer",
+        open=beside(through_pgqueuer),
+    ),
+    Workload(
+        name=NAME, engines=("sqlite full", "postgres"), unit="events/s", goal=Goal(0.6),
+        other_name="a bare loop", open=beside(bare),
+    ),
+]  # fmt: skip
