@@ -20,7 +20,7 @@ run: .venv/.stamp-run ## play the demo (PORT=8000, HOLDFAST_HOME=.holdfast)
 	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast demo --port "$(PORT)"
 
 test: .venv/.stamp-dev system-packages ## run every test on every engine (ARGS="-k name" narrows)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --reruns 1 --rerun-show-tracebacks -rR $(ARGS)
 
 check: .venv/.stamp-dev ## lint, format, types, import rules
 	$(BIN)/ruff check .
