@@ -35,6 +35,7 @@ from holdfast.testing import (
     postgres_version,
 )
 from tests.memory import work_in_memory
+from tests.signature_cache import cache_signatures
 
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
@@ -177,6 +178,13 @@ def _quick_passwords() -> Iterator[None]:
     """Hashing takes long on purpose; what is kept, and what fits it, is the same with little work."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_applications() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        cache_signatures(patch)
         yield
 
 
