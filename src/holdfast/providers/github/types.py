@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -75,7 +75,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
     body: str | None = None
     labels: list[IssueLabel] = []
     user: GithubAccount | None = None
-    pull_request: msgspec.Raw | None = None
+    pull_request: Any = None
 
 
 class IssueComment(msgspec.Struct, frozen=True, kw_only=True):
