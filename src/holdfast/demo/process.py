@@ -22,6 +22,7 @@ from holdfast.demo.service import SceneRunner, demo_service
 from holdfast.demo.sign_in import simulated_issuer
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
+from holdfast.private_files import make_folder
 from holdfast.runtime import Runtime, find_services
 from holdfast.server import address_of, listen, live
 from holdfast.service import Service
@@ -50,7 +51,7 @@ def run_demo(config: Config) -> None:
 def _lock(home: Path) -> TextIO:
     """Lock the folder: two demos in one would point each other's endpoints at their own simulators."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_folder(home)
         file = (home / LOCK_FILE).open("a")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

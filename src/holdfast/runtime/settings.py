@@ -13,6 +13,7 @@ import msgspec
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.kit.vault import Vault, new_key
+from holdfast.private_files import make_folder
 from holdfast.service import Service
 
 KEYS_FILE: Final = "keys"
@@ -41,7 +42,7 @@ def _own_keys(home: Path) -> str:
     path = home / KEYS_FILE
     try:
         if not path.exists():
-            home.mkdir(parents=True, exist_ok=True)
+            make_folder(home)
             _create_durably(path, new_key("first"))
         return keys_in(path)
     except OSError as fault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -19,9 +20,11 @@ from typer.testing import CliRunner
 
 from holdfast.app import open_store
 from holdfast.cli import app
-from holdfast.config import load_config
+from holdfast.config import Config, load_config
+from holdfast.errors import ConfigError
 from holdfast.kit.access import ApiTokens
-from holdfast.runtime import Runtime, documents_of, find_services, vault_of
+from holdfast.runtime import Runtime, documents_of, find_services, settings_of, vault_of
+from holdfast.service import Service
 
 
 def examine(home: Path, *, prefix: tuple[str, ...] = (), **environment: str) -> dict[str, Any]:
@@ -85,15 +88,27 @@ def keep(home: Path, act: Callable[[Runtime], Awaitable[None]], *, admin: bool =
         store = await open_store(config.store, documents_of(find_services()))
         try:
             await store.migrate()
-            runtime = Runtime(config, store, [], vault=vault_of(config))
+            runtime = Runtime(config, store, _ready_services(config), vault=vault_of(config))
+            await runtime.scheduler.declare()
             if admin:
                 await ApiTokens(store).create("admin", role="admin")
             await act(runtime)
+            await runtime.close_parts()
         finally:
             await store.close()
 
-    (home / ".holdfast").mkdir(exist_ok=True)
+    (home / ".holdfast").mkdir(mode=0o700, exist_ok=True)
     asyncio.run(run())
+
+
+def _ready_services(config: Config) -> list[Service]:
+    """The services that need no settings."""
+    ready = []
+    for service in find_services():
+        with contextlib.suppress(ConfigError):
+            settings_of(service, config)
+            ready.append(service)
+    return ready
 
 
 def install_service(home: Path) -> None:

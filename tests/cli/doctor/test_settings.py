@@ -186,3 +186,8 @@ def test_the_reference_names_every_finding(home: Path) -> None:
         for one in examine(home, HOLDFAST_PUBLIC_URL=url)["findings"]:
             names = {one["name"], *(one["name"].replace(a, "NAME") for a in addresses)}
             assert any(f"`{name}`" in page for name in names), one["name"]
+
+
+def test_a_home_that_others_can_read(home: Path) -> None:
+    (home / ".holdfast").chmod(0o755)
+    assert f"chmod 700 {home}" in fault(home, "private files")

@@ -14,7 +14,9 @@ from typing import Final
 
 from holdfast.cli.checkup.settings import ask
 from holdfast.config import Config
+from holdfast.private_files import exposed
 from holdfast.service import CheckResult
+from holdfast.store_copy import local_file
 
 FREE_BYTES_MIN: Final = 500_000_000
 YEARS_BELIEVED: Final = range(2025, 2100)
@@ -24,6 +26,7 @@ JUMP_S_MAX: Final = 0.5
 def machine(config: Config) -> Iterator[CheckResult]:
     """Every check that needs no store."""
     yield home(config)
+    yield private_files(config)
     yield disk(config.home)
     yield clock()
     yield port(config)
@@ -39,6 +42,17 @@ def home(config: Config) -> CheckResult:
         return CheckResult("home", True, f"{path} can be written")
     who = f"give this user the right to write in {place}, or choose another with HOLDFAST_HOME"
     return CheckResult("home", False, f"{path} can't be written", who)
+
+
+def private_files(config: Config) -> CheckResult:
+    """Whether other users of this machine can read the home folder or the store's files."""
+    file = local_file(config.store)
+    files = [] if file is None else [file.with_name(file.name + end) for end in ("", "-wal", "-shm")]
+    found = exposed([config.home, *files])
+    if not found:
+        return CheckResult("private files", True, "only this user can read them")
+    remedy = "; ".join(f"chmod {'700' if path.is_dir() else '600'} {path}" for path in found)
+    return CheckResult("private files", False, f"others can read {', '.join(map(str, found))}", remedy)
 
 
 def disk(path: Path) -> CheckResult:

@@ -22,6 +22,7 @@ from holdfast.kit.audit.models import AuditCheckpoint, AuditHeadFields, AuditMod
 from holdfast.kit.audit.trail import AuditFactory
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.net.port import OutgoingRequest, Sender, SendFailure
+from holdfast.private_files import make_folder
 from holdfast.store import Query, Store
 
 FILE: Final = "audit-checkpoints.json"
@@ -57,7 +58,7 @@ class CheckpointFile:
 
     def write(self, checkpoints: Iterable[AuditCheckpoint]) -> None:
         """Replace the file atomically and durably, readable by its owner alone."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 
 from holdfast.errors import ConfigError, StoreUnavailableError
+from holdfast.private_files import create_file
 
 PAGES_PER_STEP = 1_000
 
@@ -19,7 +20,7 @@ def back_up(connection: apsw.Connection, target: Path) -> int:
     partial = target.with_name(target.name + ".partial")
     try:
         partial.unlink(missing_ok=True)
-        partial.parent.mkdir(parents=True, exist_ok=True)
+        create_file(partial)
         _copy(connection, partial)
         partial.rename(target)
         return target.stat().st_size

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from holdfast.errors import ConfigError, StoreUnavailableError
+from holdfast.private_files import create_file
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -45,7 +46,8 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
     path = Path(options.path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # The log and the shared memory beside it take over its mode.
+        create_file(path)
         connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
         connection.set_busy_handler(_busy_handler(options.busy_s))
         if writing:
