@@ -131,20 +131,27 @@ class NotOursError(HoldfastError):
 
 
 class ForbiddenError(HoldfastError):
-    """`needs` are the roles or scopes that suffice, `has` is what the caller has."""
+    """`needs` are the roles or scopes that suffice for the `act`, `has` is what the caller has."""
 
     code = "forbidden"
 
     def __init__(
-        self, message: str, path: str | None = None, *, needs: tuple[str, ...] = (), has: str = ""
+        self,
+        message: str,
+        path: str | None = None,
+        *,
+        needs: tuple[str, ...] = (),
+        has: str = "",
+        act: str = "",
     ) -> None:
         super().__init__(message, path)
-        self.needs = needs
-        self.has = has
+        self.needs, self.has, self.act = needs, has, act
 
     @property
     def details(self) -> Mapping[str, Any] | None:
-        return {"needs": list(self.needs), "has": self.has} if self.needs else super().details
+        if not self.needs:
+            return super().details
+        return {**({"act": self.act} if self.act else {}), "needs": list(self.needs), "has": self.has}
 
 
 class WrongTenantError(ForbiddenError):

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from litestar import delete, get, post, put
+from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Operation as OpenAPIOperation
@@ -117,11 +118,9 @@ def action_route(
     declared = _declared(operation, {"idempotent": idempotent, **opt})
     route = post(
         prefix + path, opt=declared, status_code=status, include_in_schema=include_in_schema,
-        response_headers=[] if idempotent is None else [RESPONSE_HEADER],
+        response_headers=_headers(idempotent),
     )  # fmt: skip
-    if idempotent is None:
-        return route
-    return lambda handler: route(idempotent_handler(handler, idempotent, declared=declared, status=status))
+    return _idempotent(route, idempotent, declared=declared, status=status)
 
 
 def scheduler_route(paths: str | list[str], operation: Any, **opt: Any) -> Decorator:
@@ -132,20 +131,40 @@ def scheduler_route(paths: str | list[str], operation: Any, **opt: Any) -> Decor
     return get(paths, opt=_declared(operation, {"needs": "service", "scheduler": True, **opt}))
 
 
-def put_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:
+def put_route(
+    path: str, operation: Any, *, prefix: str = PREFIX, idempotent: Idempotent | None = None, **opt: Any
+) -> Decorator:
     """Declare a PUT route that calls an operation: afterwards the resource is as the body says.
 
     Example: `@put_route("/rules", Renewals.set_rules)`
     """
-    return put(prefix + path, opt=_declared(operation, opt))
+    declared = _declared(operation, {"idempotent": idempotent, **opt})
+    route = put(prefix + path, opt=declared, response_headers=_headers(idempotent))
+    return _idempotent(route, idempotent, declared=declared, status=200)
 
 
-def delete_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:
+def delete_route(
+    path: str, operation: Any, *, prefix: str = PREFIX, idempotent: Idempotent | None = None, **opt: Any
+) -> Decorator:
     """Declare a DELETE route that calls an operation.
 
     Example: `@delete_route("/endpoints/{outbox:str}/{endpoint_id:str}", endpoints.delete)`
     """
-    return delete(prefix + path, opt=_declared(operation, opt), status_code=200)
+    declared = _declared(operation, {"idempotent": idempotent, **opt})
+    route = delete(prefix + path, opt=declared, status_code=200, response_headers=_headers(idempotent))
+    return _idempotent(route, idempotent, declared=declared, status=200)
+
+
+def _headers(idempotent: Idempotent | None) -> list[ResponseHeader]:
+    return [] if idempotent is None else [RESPONSE_HEADER]
+
+
+def _idempotent(
+    route: Decorator, idempotent: Idempotent | None, *, declared: Mapping[str, Any], status: int
+) -> Decorator:
+    if idempotent is None:
+        return route
+    return lambda handler: route(idempotent_handler(handler, idempotent, declared=declared, status=status))
 
 
 def _declared(operation: Any, opt: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def refusal(act: str, needs: Sequence[str], caller: Caller, tenant_id: str | Non
         f"{act} needs {' or '.join(needs) or 'the service'}; {name} has {has or 'no role'}{where}",
         needs=tuple(needs),
         has=has,
+        act=act,
     )
 
 

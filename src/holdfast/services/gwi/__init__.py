@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.error_format import ErrorFormat, FlatErrorResponse
+from holdfast.error_format import ErrorFormat
 from holdfast.service import Service
+from holdfast.services.gwi.error_response import GwiErrorResponse
 from holdfast.services.gwi.models import DOCUMENTS
 from holdfast.services.gwi.models.tenants import ConnectorConfig
 from holdfast.services.gwi.parts import build
@@ -15,6 +16,6 @@ service = Service(
     documents=DOCUMENTS,
     settings=GwiSettings,
     sealed={ConnectorConfig: ["secrets"]},
-    errors=ErrorFormat(response=FlatErrorResponse),
+    errors=ErrorFormat(response=GwiErrorResponse),
     build=build,
 )

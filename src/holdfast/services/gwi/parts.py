@@ -7,6 +7,7 @@ from holdfast.services.gwi.jobs import jobs_of
 from holdfast.services.gwi.models.records import AUDIT, METER
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations import Gwi
+from holdfast.services.gwi.routes import ROUTES
 from holdfast.services.gwi.run_execution import RunExecution, app_of
 from holdfast.services.gwi.signal_worker import SignalWorker
 
@@ -16,6 +17,7 @@ def build(context: Context) -> Parts:
     execution = RunExecution(context, app_of(context))
     gwi = Gwi(context, execution)
     return Parts(
+        routes=ROUTES,
         audits=[AuditPart(name="gwi", models=AUDIT)],
         meters=[MeterPart(name="gwi", models=METER)],
         runs=[execution.part],

@@ -34,3 +34,8 @@ def concurrent_runs_max(plan: PlanName, limits: PlanLimits) -> int:
     """How many runs a tenant may have at once: by its own limits, or else by its plan."""
     own = limits.concurrent_runs_max
     return PLANS[plan].concurrent_runs_max or 0 if own is None else own
+
+
+def seats_left(limits: PlanLimits, *, members: int, pending: int) -> int:
+    """How many more people may be invited; an invitation that nobody accepted yet takes a seat."""
+    return max(0, limits.members_max - members - pending)

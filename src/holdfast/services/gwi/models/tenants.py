@@ -96,7 +96,7 @@ class TenantPolicy(Struct, rename="camel", kw_only=True):
 class Tenant(Document, rename="camel"):
     """A GitHub organisation. `installation_id` is 0 while the GitHub App is not installed.
 
-    `paused_at` is set while no run may start. `delete_at` is when a deleted tenant's documents are removed.
+    `paused_at` is set while no run may start. A deleted tenant has no members; its records stay.
     """
 
     id: str
@@ -119,7 +119,7 @@ class Tenant(Document, rename="camel"):
     paused_at: datetime | None = None
     paused_reason: str = ""
     status_reason: str = ""
-    delete_at: datetime | None = None
+    deleted_at: datetime | None = None
     schema_version: int = 1
 
 
@@ -250,6 +250,7 @@ class UserProfile(Document, rename="camel"):
         Index("status"),
         Index("user_id", "status", across="tenants"),
         Index("role", "status"),
+        Index("status", "created_at"),
         Index("created_at"),
     ],
     immutable=["user_id", "created_at"],
@@ -274,7 +275,7 @@ class Member(Document, rename="camel"):
 @document(
     "gwi_invites/{id}",
     tenant="tenant_id",
-    indexes=[Index("status", "-created_at"), Index("email", "status"), Index("-created_at")],
+    indexes=[Index("status", "expires_at"), Index("email", "status"), Index("-created_at")],
     lifecycle=Lifecycle(
         "status", initial=["pending"], moves={"pending": ["accepted", "cancelled", "expired"]}
     ),

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from holdfast.service import Context
+from holdfast.services.gwi.operations.connectors import ConnectorOperations
+from holdfast.services.gwi.operations.members import MemberOperations
+from holdfast.services.gwi.operations.policies import PolicyOperations
+from holdfast.services.gwi.operations.profiles import ProfileOperations
 from holdfast.services.gwi.operations.queue import WorkQueue
+from holdfast.services.gwi.operations.repos import RepoOperations
 from holdfast.services.gwi.operations.runs import RunOperations
 from holdfast.services.gwi.operations.signals import Signals
+from holdfast.services.gwi.operations.tenants import TenantOperations
 from holdfast.services.gwi.run_execution import RunExecution
 
 
@@ -17,6 +23,12 @@ class Gwi:
 
     def __init__(self, context: Context, execution: RunExecution) -> None:
         store = context.store
+        self.tenants = TenantOperations(store, context.roles)
+        self.members = MemberOperations(store, context.roles)
+        self.profiles = ProfileOperations(store)
+        self.repos = RepoOperations(store)
+        self.connectors = ConnectorOperations(store, context.vault)
+        self.policies = PolicyOperations(store)
         self.signals = Signals(store)
         self.queue = WorkQueue(store)
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
