@@ -33,7 +33,7 @@ SAMPLES: dict[str, Any] = {
     "tenant_id": "-", "outbox": "holdfast", "caller": SERVICE, "collection": "holdfast_runs",
     "status": "parked", "month": "2026-11", "address": "203.0.113.7", "name": "ann", "code": "x" * 43,
     "ids": ["run-1"], "standing": "ok", "query": Query(ApiToken).order_by("-created_at"),
-    "selection": StoriesQuery(), "story_ids": [8_863],
+    "selection": StoriesQuery(), "story_ids": [8_863], "accounts": [],
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ async def test_an_invitation_is_for_one_address_one_use_and_seven_days(api: Api,
     late = await api.done("olga", "POST", f"{T}/invites", {"email": "bob@people.example"})
     status, refused = await api.ask("olga", "POST", f"{T}/invites", {"email": "bob@people.example"})
     assert (status, refused["error"]) == (409, "already_exists")
-    clock.advance(7 * 86_400)
+    await clock.advance(7 * 86_400)
     status, refused = await api.ask("bob", "POST", f"/gwi/invites/{late['token']}/accept")
     assert (status, "expired" in refused["message"]) == (409, True)
     again = await api.done("olga", "POST", f"{T}/invites", {"email": "bob@people.example"})

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from holdfast.errors import NotFoundError
 from holdfast.model import Caller
 from holdfast.operation import Operator, operation
 from holdfast.services.gwi.models.records import AUDIT
@@ -62,7 +63,9 @@ class ProfileOperations:
 
     async def get(self, caller: Caller) -> UserProfile:
         """A person's profile; what it would be where they have not acted yet."""
-        stored = await self._store.get(UserProfile, caller.user_id or "")
+        if caller.user_id is None:
+            raise NotFoundError("only people have a profile")
+        stored = await self._store.get(UserProfile, caller.user_id)
         return new_profile(caller, now=self._clock.now()) if stored is None else stored.doc
 
     @operation("profile.changed", area=AREA, verb="update", needs="person", audit=AUDIT)

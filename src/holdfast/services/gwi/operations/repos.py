@@ -55,7 +55,8 @@ async def connect_repos(
         one.github_repo_id: await tx.get(Repo, tenant.id, repo_id_of(one.github_repo_id)) for one in asked
     }
     new = sum(found is None or not found.doc.enabled for found in before.values())
-    enabled = await store.tenant(tenant.id).count(Query(Repo).under(tenant.id).where("enabled", "==", True))
+    query = Query(Repo).under(tenant.id).where("enabled", "==", True).order_by("github_full_name")
+    enabled = await store.tenant(tenant.id).count(query)
     if new and enabled + new > tenant.plan_limits.repos_max:
         raise LimitReachedError(
             f"the plan {tenant.plan} has {tenant.plan_limits.repos_max} repositories; disconnect one or "
