@@ -11,7 +11,7 @@ from holdfast.clock import Clock, SharedClock
 from holdfast.errors import ConfigError, RetryLaterError
 from holdfast.model.document import Document
 from holdfast.store.catalog import Catalog
-from holdfast.store.port import Engine
+from holdfast.store.port import Engine, StorageReport
 from holdfast.store.store import Store
 
 SKEW_S_MAX: Final = 86_400.0
@@ -85,6 +85,19 @@ async def back_up(store: Store, target: Path) -> int:
 
     assert isinstance(store.engine, sqlite.SqliteEngine)
     return await store.engine.back_up(target)
+
+
+async def storage_report(store: Store, *, integrity: bool = False) -> StorageReport | None:
+    """The size of a SQLite store and what of it is free; None for engines that have a server.
+
+    With `integrity` every page is checked, which takes as long as reading the file.
+    """
+    if store.capabilities.name != "sqlite":
+        return None
+    from holdfast.store import sqlite
+
+    assert isinstance(store.engine, sqlite.SqliteEngine)
+    return await store.engine.storage_report(integrity=integrity)
 
 
 def ddl(dialect: str, catalog: Catalog) -> list[str]:

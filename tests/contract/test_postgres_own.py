@@ -257,6 +257,14 @@ async def test_everything_works_through_a_transaction_pooler(pooler: str, postgr
         subscription.close()
 
 
+async def test_a_pooler_that_was_not_announced_is_named_with_the_setting(pooler: str) -> None:
+    async with opened(pooler.partition("?")[0]) as store:
+        with pytest.raises(ConfigError, match=r"add \?pooler=transaction"):
+            await store.get(Chore, "1")
+        with pytest.raises(ConfigError, match=r"add \?pooler=transaction"):
+            await store.commit(create(Chore(id="1", due=NOON)))
+
+
 async def test_without_a_direct_way_bells_ring_now_and_then(pooler: str) -> None:
     async with opened(pooler) as store:
         subscription = store.watch(Chore)

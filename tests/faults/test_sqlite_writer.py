@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,14 +17,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.app import open_store
-from holdfast.errors import OutcomeUnknownError, StoreUnavailableError
+from holdfast.app import back_up, open_store
+from holdfast.config import load_config
+from holdfast.errors import ConfigError, OutcomeUnknownError, StoreUnavailableError
+from holdfast.runtime import Runtime
 from holdfast.runtime.health import HealthMonitor
 from holdfast.store import Store, create, delete
 from holdfast.store.sqlite import SqliteEngine
 from holdfast.store.sqlite import writer as sqlite_writer
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 from tests.faults.small_disk import Filling
+from tests.kit.eventually import until_found
 
 ROOT = Path(__file__).parents[2]
 MANY = 1_200
@@ -135,6 +139,10 @@ async def test_callers_and_health_hear_of_a_writer_that_has_ended(tmp_path: Path
         await store.close()
 
 
+async def _is_now(runtime: Runtime, status: str) -> bool:
+    return (await runtime.health()).status == status
+
+
 async def test_health_tells_of_a_commit_that_waits_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +162,78 @@ async def test_health_tells_of_a_commit_that_waits_for_the_lock(
     finally:
         other.close()
         await store.close()
+
+
+COMMIT_AND_DIE = """
+import asyncio, os, signal, sys
+from holdfast.app import back_up, open_store
+from holdfast.config import load_config
+from holdfast.store import create
+from tests.faults.small_disk import Filling
+
+async def main():
+    store = await open_store(sys.argv[1], [Filling])
+    await store.migrate()
+    for number in range(20):
+        await store.commit(create(Filling(id=str(number))))
+        await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_log_that_is_deleted_after_a_kill_is_noticed_at_the_next_start(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", COMMIT_AND_DIE, url, cwd=ROOT)
+    assert await process.wait() == -signal.SIGKILL
+    log, kept = tmp_path / "a.db-wal", tmp_path / "kept"
+    log.rename(kept)
+    with pytest.raises(ConfigError, match=r"has lost its \d+ newest changes.*a\.db-mark"):
+        await open_store(url, [Filling])
+    # Put back, nothing is lost.
+    (tmp_path / "a.db-shm").unlink(missing_ok=True)
+    kept.rename(log)
+    store = await open_store(url, [Filling])
+    assert await store.get(Filling, "19") is not None
+    await store.close()
+
+
+async def test_a_backup_put_in_the_place_of_a_newer_store_is_opened(tmp_path: Path) -> None:
+    url, copy = f"sqlite:///{tmp_path}/a.db", tmp_path / "copy.db"
+    store = await _filled(url)
+    await back_up(store, copy)
+    await store.settle([create(Filling(id=f"late-{n}"))] for n in range(5))
+    await _alive(store)
+    await store.close()
+    copy.rename(tmp_path / "a.db")
+    restored = await open_store(url, [Filling])
+    assert await restored.get(Filling, "late-1") is None
+    await _alive(restored)
+    await restored.close()
+
+
+async def test_health_tells_of_a_store_that_nobody_can_write_though_nobody_tries(tmp_path: Path) -> None:
+    config = load_config({"home": tmp_path, "store": f"sqlite:///{tmp_path}/a.db?busy_s=1"}, environ={})
+    runtime = await Runtime.open(config, services=[])
+    try:
+        assert (await runtime.health()).status == "ok"
+        holder = apsw.Connection(str(tmp_path / "a.db"))
+        holder.execute("BEGIN IMMEDIATE")
+        await until_found(lambda: _is_now(runtime, "critical"), within_s=60)
+        holder.execute("ROLLBACK")
+        holder.close()
+        await until_found(lambda: _is_now(runtime, "ok"), within_s=60)
+    finally:
+        await runtime.close()
+
+
+async def test_a_process_that_a_signal_ends_leaves_a_trace() -> None:
+    die = "import os, signal, sys; sys.argv = ['holdfast', '--version']; from holdfast import cli; "
+    die += "cli.app = lambda: os.kill(os.getpid(), signal.SIGBUS); cli.main()"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", die, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert process.returncode == -signal.SIGBUS
+    assert b"Fatal Python error: Bus error" in said

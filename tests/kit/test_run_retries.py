@@ -9,6 +9,8 @@ import pytest
 from holdfast.errors import ConflictError, IllegalMoveError, InvalidError, LeaseLostError, NotFoundError
 from holdfast.kit.checkpoints import CheckpointDocument, Checkpoints
 from holdfast.kit.runs import KIT, RunDocument, RunFields, RunModels, Runs, Step, TransitionResult, Workflow
+from holdfast.kit.runs.decision import LOSSES_MAX
+from holdfast.kit.runs.models import StepProgress
 from holdfast.store import Fence, Increment, Store, Transaction, delete, patch, upsert
 from tests.kit.eventually import ended
 from tests.kit.run_fixture import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
@@ -146,3 +148,45 @@ async def test_runs_that_declare_no_such_move_end_for_good(live_store: Store) ->
         await runs.retry(run.id)
     with pytest.raises(IllegalMoveError):
         await acme.commit(patch(OwnRun, run.id, changes={"status": "pending"}))
+
+
+async def _with_losses(store: Store, run_id: str, count: int = LOSSES_MAX) -> None:
+    """Leave the run as so many workers would that were killed during its first step."""
+    runs = Runs(store.tenant("acme"))
+    run = await runs.get(run_id)
+    assert run is not None
+    run.steps[0].attempts = count
+    await store.tenant("acme").commit(patch(RunDocument, run_id, changes={"steps": run.steps}))
+
+
+async def test_a_run_that_lost_ten_workers_without_progress_fails_and_can_be_retried(
+    live_store: Store,
+) -> None:
+    runs, workflow = Runs(live_store.tenant("acme")), simple(one)
+    run_id = (await runs.start(workflow, input={"n": 1})).id
+    await _with_losses(live_store, run_id)
+    async with carried(live_store, workflow):
+        failed = await ended(runs, run_id)
+    assert (failed.status, failed.error) == ("failed", "s1 lost its worker 10 times without progress")
+    assert await runs.retry(run_id) == "pending"
+    async with carried(live_store, workflow):
+        assert (await ended(runs, run_id)).status == "completed"
+
+
+async def test_a_step_records_its_progress_under_the_claim(live_store: Store) -> None:
+    runs = Runs(live_store.tenant("acme"))
+
+    held: list[Step] = []
+
+    async def advance(step: Step) -> None:
+        held.append(step)
+        await live_store.tenant("acme").commit(step.progress())
+
+    workflow = simple(advance)
+    run_id = (await runs.start(workflow, input={})).id
+    await _with_losses(live_store, run_id, LOSSES_MAX - 1)
+    async with carried(live_store, workflow):
+        run = await ended(runs, run_id)
+    assert (run.status, run.progress) == ("completed", StepProgress("s1", LOSSES_MAX))
+    with pytest.raises(LeaseLostError):
+        await live_store.tenant("acme").commit(held[0].progress())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from typing import Annotated
@@ -52,6 +53,8 @@ def _options(
 
 def main() -> None:
     """Run the command line: exit 2 for wrong usage, 1 with one line for an error we know."""
+    # A signal such as SIGBUS, by a file that is cut off under a mapping, ends the process with a trace.
+    faulthandler.enable()
     try:
         app()
     except HoldfastError as error:

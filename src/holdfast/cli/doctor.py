@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 import typer
@@ -18,18 +19,24 @@ from holdfast.logs import log_to_stderr
 from holdfast.service import CheckResult
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    integrity: Annotated[
+        bool, typer.Option("--integrity", help="Check every page of a SQLite file, too: it takes a while.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check the settings, the machine, the store and the services; name what to do.
 
     \b
     Examples:
       holdfast doctor
+      holdfast doctor --integrity
       holdfast doctor --json | jq -r '.findings[] | select(.fine | not) | .remedy'
 
     Changes nothing. Exit code 0 when all is well, 1 when something is not.
     """
     log_to_stderr()
-    findings = asyncio.run(_look())
+    findings = asyncio.run(_look(integrity=integrity))
     fine = all(finding.fine for finding in findings)
     if as_json:
         typer.echo(msgspec.json.encode({"fine": fine, "findings": findings}).decode())
@@ -39,7 +46,7 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-async def _look() -> list[CheckResult]:
+async def _look(*, integrity: bool) -> list[CheckResult]:
     try:
         config = load_config()
     except ConfigError as fault:
@@ -47,7 +54,7 @@ async def _look() -> list[CheckResult]:
     findings = [CheckResult("settings", True, "they can be read"), *machine(config), *settings(config)]
     findings += [finding async for finding in issuers(config)]
     try:
-        findings += [finding async for finding in stored(config)]
+        findings += [finding async for finding in stored(config, integrity=integrity)]
     except HoldfastError as fault:
         findings.append(
             CheckResult("store", False, fault.message, "see the message; it names what to change")

@@ -28,7 +28,8 @@ SKEW_S_MAX: Final = 5.0
 class HealthMonitor:
     """Checks queues, channels and services.
 
-    `loops` reports on the loops, None where none run; `refusal` is why this release can't go on, if so.
+    `loops` reports on the loops, None where none run; `refusal` is why this release can't go on, if so;
+    `writing` is why this process can't write its heartbeat, if so.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class HealthMonitor:
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
         refusal: Callable[[], HoldfastError | None] = lambda: None,
+        writing: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._store, self._parts, self._loops, self._refusal = store, parts, loops, refusal
+        self._writing = writing
         self._outboxes, self._channel_kinds = outboxes, channel_kinds
         self.queues = self._queues(run_queues)
         self._running_check: asyncio.Task[Health] | None = None
@@ -69,7 +72,7 @@ class HealthMonitor:
         return await asyncio.shield(self._running_check)
 
     async def _check(self) -> Health:
-        problem = self._store.engine.problem
+        problem = self._store.engine.problem or self._writing()
         if problem is not None:
             # Nothing else can be asked of a store that answers nobody.
             return Health("critical", (f"store: {problem}",))

@@ -123,6 +123,7 @@ class Runtime:
             channel_kinds=self.channel_kinds(),
             loops=self._loops_health,
             refusal=lambda: self.processes.refusal,
+            writing=lambda: self.processes.problem,
         )
 
     @classmethod

@@ -31,6 +31,15 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     writes_max: int = 500
 
 
+class StorageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a store's file, what of it is free for new documents, and faults that a check found."""
+
+    path: str
+    bytes: int
+    free_bytes: int
+    faults: list[str] = []
+
+
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Take up to `limit` due documents; see `Store.claim_due`."""
 

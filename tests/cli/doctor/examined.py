@@ -27,17 +27,19 @@ from holdfast.runtime import Runtime, documents_of, find_services, settings_of, 
 from holdfast.service import Service
 
 
-def examine(home: Path, *, prefix: tuple[str, ...] = (), **environment: str) -> dict[str, Any]:
+def examine(
+    home: Path, *, prefix: tuple[str, ...] = (), options: tuple[str, ...] = (), **environment: str
+) -> dict[str, Any]:
     """What the doctor says in this folder; exit code 0 exactly when all is fine, and never a traceback."""
     variables = {"HOLDFAST_PORT": "0", "PATH": "/usr/bin:/bin", **environment}
     apart = prefix or "PYTHONPATH" in environment
-    told, code = _alone(home, variables, prefix) if apart else _here(home, variables)
+    told, code = _alone(home, variables, prefix) if apart else _here(home, variables, options)
     found: dict[str, Any] = json.loads(told)
     assert code == (0 if found["fine"] else 1)
     return found
 
 
-def _here(home: Path, variables: dict[str, str]) -> tuple[str, int]:
+def _here(home: Path, variables: dict[str, str], options: tuple[str, ...]) -> tuple[str, int]:
     before = structlog.get_config()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -46,7 +48,7 @@ def _here(home: Path, variables: dict[str, str]) -> tuple[str, int]:
         for name, value in variables.items():
             patch.setenv(name, value)
         patch.setattr(tempfile, "tempdir", None)
-        done = CliRunner().invoke(app, ["doctor", "--json"])
+        done = CliRunner().invoke(app, ["doctor", "--json", *options])
     structlog.configure(**before)
     assert isinstance(done.exception, SystemExit | None), done.exception
     return done.stdout, done.exit_code

@@ -7,6 +7,7 @@ import base64
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import asyncpg
 
 from holdfast.kit.audit import AuditEntry, AuditHead, CheckpointRecorder
@@ -31,6 +32,33 @@ def test_a_store_that_can_not_be_written(tmp_path: Path) -> None:
 def test_a_store_that_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("dear diary, today I lost a webhook. " * 500)
     assert "HOLDFAST_STORE" in fault(tmp_path, "store", HOLDFAST_STORE="sqlite:///notes.db")
+
+
+def test_a_store_that_another_process_holds_locked(tmp_path: Path) -> None:
+    keep(tmp_path, nothing)
+    holder = apsw.Connection(str(tmp_path / ".holdfast" / "holdfast.db"))
+    holder.execute("BEGIN IMMEDIATE")
+    assert "locked" in fault(tmp_path, "store")
+    holder.close()
+    assert faults(examine(tmp_path)) == []
+
+
+def test_a_file_with_damaged_pages(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        made = Endpoint(id="there", tenant_id="acme", url="https://page.example", created_at=_LONG_AGO)
+        await runtime.store.tenant("acme").commit(create(made))
+
+    keep(tmp_path, act)
+    told = examine(tmp_path, options=("--integrity",))
+    assert faults(told) == []
+    (file,) = [one["message"] for one in told["findings"] if one["name"] == "file"]
+    assert "MB of it free for new documents" in file
+    database = tmp_path / ".holdfast" / "holdfast.db"
+    content = bytearray(database.read_bytes())
+    page = content.index(b"https://page.example") // 4096 * 4096
+    content[page : page + 4096] = b"\xff" * 4096
+    database.write_bytes(content)
+    assert "restore the newest backup" in fault(tmp_path, "integrity", options=("--integrity",))
 
 
 def test_a_server_that_can_not_be_reached(home: Path) -> None:

@@ -25,7 +25,7 @@ from holdfast.kit.runs.decision import (
     retry_after_s,
     update_summary,
 )
-from holdfast.kit.runs.models import StepStatus
+from holdfast.kit.runs.models import StepProgress, StepStatus
 from holdfast.kit.runs.transitions import end_transition
 from holdfast.kit.runs.workflow import STEPS_MAX, StepDefinition
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
@@ -74,7 +74,16 @@ def test_a_step_that_keeps_losing_its_worker_ends_the_run() -> None:
     run.steps[0].attempts, run.steps[0].failures = LOSSES_MAX + 1, 2
     assert next_action(run, NOW) == Begin(0)
     run.steps[0].attempts += 1
-    assert next_action(run, NOW) == End("failed", f"s0 lost its worker {LOSSES_MAX} times")
+    assert next_action(run, NOW) == End("failed", f"s0 lost its worker {LOSSES_MAX} times without progress")
+
+
+def test_a_step_that_gets_further_with_each_worker_goes_on() -> None:
+    run = _run("running")
+    run.steps[0].attempts, run.steps[0].failures = 3 * LOSSES_MAX, 2
+    run.progress = StepProgress("s0", 2 * LOSSES_MAX)
+    assert next_action(run, NOW) == Begin(0)
+    run.progress = StepProgress("another", 2 * LOSSES_MAX)
+    assert isinstance(next_action(run, NOW), End)
 
 
 def _plan(retries: int = 3) -> StepDefinition:

@@ -55,13 +55,13 @@ def private_files(config: Config) -> CheckResult:
     return CheckResult("private files", False, f"others can read {', '.join(map(str, found))}", remedy)
 
 
-def disk(path: Path) -> CheckResult:
+def disk(path: Path, name: str = "disk") -> CheckResult:
     place = next(one for one in (path, *path.parents) if one.exists())
     free = shutil.disk_usage(place).free
     said = f"{free / 1e9:.1f} GB free"
     if free >= FREE_BYTES_MIN:
-        return CheckResult("disk", True, said)
-    return CheckResult("disk", False, said, "make room: a full disk stops every commit")
+        return CheckResult(name, True, said)
+    return CheckResult(name, False, said, "make room: a full disk stops every commit")
 
 
 def clock() -> CheckResult:

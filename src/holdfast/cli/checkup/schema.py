@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from holdfast.app import open_store
+from holdfast.app import open_store, storage_report
+from holdfast.cli.checkup.machine import disk
 from holdfast.cli.checkup.operations import kept
 from holdfast.cli.schema import DEPLOY_COMMANDS
 from holdfast.config import Config, redact
@@ -20,6 +21,7 @@ from holdfast.service import CheckResult, Service
 from holdfast.store import Store
 
 REACH_S: Final = 10.0
+LOCKED_S: Final = 3.0
 _SQLITE: Final = "sqlite:///"
 _REMEDIES: Final = {
     'role "': "make that user in the database, or name another in HOLDFAST_STORE",
@@ -29,8 +31,8 @@ _REMEDIES: Final = {
 }
 
 
-async def stored(config: Config) -> AsyncIterator[CheckResult]:
-    """Every check that needs the store or the services."""
+async def stored(config: Config, *, integrity: bool) -> AsyncIterator[CheckResult]:
+    """Every check that needs the store or the services; with `integrity` all of a file's pages."""
     services = find_services()
     sound = True
     for finding in (settings(service, config) for service in services):
@@ -51,10 +53,31 @@ async def stored(config: Config) -> AsyncIterator[CheckResult]:
         return
     try:
         yield CheckResult("store", True, f"{redact(config.store)} answers")
+        for finding in (findings := await storage(store, integrity=integrity)):
+            yield finding
+        if not all(finding.fine for finding in findings if finding.name == "integrity"):
+            return
         async for finding in _in(store, config, services if sound else [], changes=changes):
             yield finding
     finally:
         await store.close()
+
+
+async def storage(store: Store, *, integrity: bool) -> list[CheckResult]:
+    """The size of a store's file, the room on its disk and, where asked for, whether its pages are sound."""
+    report = await storage_report(store, integrity=integrity)
+    if report is None:
+        return []
+    free = f"{report.free_bytes / 1e6:,.0f} MB of it free for new documents"
+    findings = [
+        CheckResult("file", True, f"{report.path} has {report.bytes / 1e6:,.0f} MB, {free}"),
+        disk(Path(report.path).resolve(), "store disk"),
+    ]
+    if integrity:
+        said = "; ".join(report.faults) or "every page is sound"
+        remedy = "stop what uses the store and restore the newest backup" if report.faults else ""
+        findings.append(CheckResult("integrity", not report.faults, said, remedy))
+    return findings
 
 
 def _remedy(said: str) -> str:
@@ -95,7 +118,11 @@ def _missing_file(url: str) -> Path | None:
 
 async def _reach(config: Config, services: Sequence[Service]) -> tuple[Store, list[str]]:
     """The store once it has really answered, with what `migrate` would do to it."""
-    store = await open_store(config.store, documents_of(services), env=config.prefix)
+    url = config.store
+    if url.startswith(_SQLITE) and "busy_s=" not in url:
+        # A check that waits half a minute for a lock helps nobody.
+        url += f"{'&' if '?' in url else '?'}busy_s={LOCKED_S:g}"
+    store = await open_store(url, documents_of(services), env=config.prefix)
     try:
         return store, await store.diff()
     except BaseException:

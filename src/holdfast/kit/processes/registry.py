@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -43,6 +44,7 @@ from holdfast.store import ABSENT, MigrationRequest, Query, Snapshot, Store, Tra
 
 BEAT_S: Final = 2.0
 LIVE_S: Final = 30.0
+HANG_S: Final = 5.0
 LIVING_MAX: Final = 1_000
 PROCESS_DOCUMENTS: Final = (Process, Release, SchemaState)
 _log: Final = structlog.get_logger("holdfast.processes")
@@ -66,6 +68,7 @@ class ProcessRegistry:
         self.refused = asyncio.Event()
         self._releases: dict[str, Release] = {self.release.id: self.release}
         self._seen_at: datetime | None = None
+        self._fault, self._beating_since_s = "", 0.0
         self._beating: asyncio.Task[None] | None = None
         self._filling: asyncio.Task[None] | None = None
 
@@ -85,6 +88,13 @@ class ProcessRegistry:
             raise
         self._beating = asyncio.create_task(self._beat_until_cancelled())
         return steps
+
+    @property
+    def problem(self) -> str | None:
+        """Why the heartbeat can't be written at this moment; None where it can."""
+        # By real time, whatever the clock says: a beat that hangs is a store that hangs.
+        waited_s = time.monotonic() - self._beating_since_s if self._beating_since_s else 0.0
+        return f"no write has succeeded for {waited_s:.0f} s" if waited_s > HANG_S else self._fault or None
 
     async def living(self) -> list[Process]:
         """The processes whose heartbeat is recent, this one included."""
@@ -230,15 +240,20 @@ class ProcessRegistry:
     async def _beat_until_cancelled(self) -> None:
         while not self.refused.is_set():
             await self._clock.sleep(BEAT_S)
+            self._beating_since_s = time.monotonic()
             try:
                 await self.beat()
+                self._fault = ""
             except IncompatibleReleaseError as fault:
                 _log.error("this release can't go on", reason=fault.message)
                 await self._deregister()
                 self.refusal = fault
                 self.refused.set()
             except HoldfastError as fault:
+                self._fault = fault.message
                 _log.warning("heartbeat failed; retrying", reason=fault.message)
+            finally:
+                self._beating_since_s = 0.0
 
     async def _deregister(self) -> None:
         # Its heartbeat ends in any case.

@@ -67,9 +67,15 @@ def next_action(run: RunFields, now: datetime) -> Begin | End:
     if run.deadline_at is not None and run.deadline_at <= now:
         return End("failed", "the run took longer than its time limit")
     step = run.steps[place]
-    if step.attempts - step.failures >= LOSSES_MAX:
-        return End("failed", f"{step.name} lost its worker {LOSSES_MAX} times")
+    if losses_without_progress(run, step) >= LOSSES_MAX:
+        return End("failed", f"{step.name} lost its worker {LOSSES_MAX} times without progress")
     return Begin(place)
+
+
+def losses_without_progress(run: RunFields, step: StepSummary) -> int:
+    """How many workers a step has lost since it last recorded progress."""
+    known = run.progress is not None and run.progress.step == step.name
+    return step.attempts - step.failures - (run.progress.losses if run.progress and known else 0)
 
 
 def check_output(output: Any, state: dict[str, Any]) -> Outcome:
@@ -167,7 +173,7 @@ def requeue_run(run: RunFields, *, now: datetime) -> Changes:
     """Make a failed run due again with its full time limit; completed steps stay completed."""
     return release_claim(run, due_at=now) | {
         "status": "pending", "error": None, "started_at": None, "completed_at": None, "duration_ms": None,
-        "deadline_at": None, "updated_at": now,
+        "deadline_at": None, "progress": None, "updated_at": now,
     }  # fmt: skip
 
 

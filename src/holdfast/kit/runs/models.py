@@ -97,6 +97,13 @@ class StepFields(Document, rename="camel"):
     tokens_used: TokenUsage | None = None
 
 
+class StepProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a step had lost its worker when it last recorded progress."""
+
+    step: str
+    losses: int
+
+
 class RunFields(Document, rename="camel"):
     """The fields of a run; declare a subclass for a service's own fields and collection name.
 
@@ -121,6 +128,7 @@ class RunFields(Document, rename="camel"):
     held_by: str = ""
     lane: str = ""
     wakes: int = 0
+    progress: StepProgress | None = None
     deadline_at: datetime | None = None
     created_at: datetime
     updated_at: datetime

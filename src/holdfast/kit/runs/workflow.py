@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.backoff import BackOff
 from holdfast.errors import DeclarationError, InvalidError
-from holdfast.kit.runs.models import RunFields, TokenUsage
-from holdfast.store.commit import Fence, Write, check
+from holdfast.kit.runs.models import RunFields, StepProgress, TokenUsage
+from holdfast.store.commit import Fence, Write, check, patch
 
 STEPS_MAX: Final = 100
 STEP_LIMIT_S: Final = 300.0
@@ -110,6 +110,16 @@ class Step:
     def guard(self) -> Write:
         """A guard for commits in the middle of the step: refused once another worker holds the run."""
         return check(type(self.run), self.run.id, expect=Fence(self.run.fence))
+
+    def progress(self) -> Write:
+        """A guard that also records progress, for the commits of a step that resumes where it stopped.
+
+        A run whose step keeps losing its worker fails, unless each worker got further.
+        """
+        summary = next(one for one in self.run.steps if one.name == self.name)
+        progress = StepProgress(self.name, self.attempt - summary.failures)
+        changes = {"progress": progress}
+        return patch(type(self.run), self.run.id, changes=changes, expect=Fence(self.run.fence))
 
     def add(self, *writes: Write) -> None:
         """Add writes to the commit that completes the step."""

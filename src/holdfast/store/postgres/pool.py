@@ -71,6 +71,13 @@ class ConnectionPool:
             raise ConfigError(
                 f"PostgreSQL refuses the connection: {fault}; check user, password and database"
             ) from None
+        except asyncpg.ProtocolViolationError as fault:
+            if "startup parameter" not in str(fault):
+                raise
+            raise ConfigError(
+                f"the server is a pooler that takes no session settings ({fault}); add ?pooler=transaction "
+                "to the store's URL, and &direct=HOST:PORT of the server itself for prompt notifications"
+            ) from None
         try:
             await self.pinned(connection, _pass_json_through)
         except BaseException:

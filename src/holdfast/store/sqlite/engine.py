@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from holdfast.errors import StoreUnavailableError
+from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
+from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest, StorageReport
 from holdfast.store.query import fitting
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
@@ -71,8 +71,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         self, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T], *, rows_max: int
     ) -> T:
         if rows_max <= IN_PLACE_MAX:
-            return read(_run(self._reader(), *statement))
-        return await self._in_thread(lambda connection: read(_run(connection, *statement)))
+            return _read(self._reader(), statement, read)
+        return await self._in_thread(lambda connection: _read(connection, statement, read))
 
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
         return await self._in_thread(lambda connection: _sums(connection, *statement))
@@ -101,6 +101,11 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     async def back_up(self, target: Path) -> int:
         """Copy the database to a new file while others write; returns its size in bytes."""
         return await self._in_thread(lambda connection: back_up(connection, target))
+
+    async def storage_report(self, *, integrity: bool) -> StorageReport:
+        """Measure the file; with `integrity` check every page of it."""
+        path = self._options.path
+        return await self._in_thread(lambda connection: _report(connection, path, integrity=integrity))
 
     async def close(self) -> None:
         if self._closed:
@@ -139,6 +144,23 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         return connection
 
 
+def _report(connection: apsw.Connection, path: str, *, integrity: bool) -> StorageReport:
+    page_bytes = one(connection, "PRAGMA page_size")[0]
+    pages, free = (one(connection, f"PRAGMA {name}")[0] for name in ("page_count", "freelist_count"))
+    return StorageReport(
+        path=path, bytes=pages * page_bytes, free_bytes=free * page_bytes,
+        faults=_damages(connection) if integrity else [],
+    )  # fmt: skip
+
+
+def _damages(connection: apsw.Connection) -> list[str]:
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
+    except apsw.CorruptError as fault:
+        return [str(fault)]
+    return [] if found == ["ok"] else found
+
+
 def _fetch(
     connection: apsw.Connection, mapping: SqliteTable, keys: Sequence[str]
 ) -> list[Snapshot[Any] | None]:
@@ -150,11 +172,28 @@ def _fetch(
     return [found.get(key) for key in keys]
 
 
+def _read(
+    connection: apsw.Connection, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T]
+) -> T:
+    try:
+        return read(_run(connection, *statement))
+    except apsw.CorruptError as fault:
+        raise _damaged(fault) from None
+
+
+def _damaged(fault: apsw.CorruptError) -> ConfigError:
+    return ConfigError(
+        f"the SQLite file is damaged: {fault}; `holdfast doctor --integrity` says where; restore a backup"
+    )
+
+
 def _run(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
     try:
         return connection.execute(sql, values)
     except apsw.SQLError as fault:
         raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
+    except apsw.CorruptError as fault:
+        raise _damaged(fault) from None
     except apsw.BusyError:
         raise StoreUnavailableError("another process holds the database locked; retry later") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ import structlog
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.sqlite.commit_mark import CommitMark
 from holdfast.store.sqlite.connections import Options, one, open_connection
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
@@ -86,15 +88,33 @@ class SqliteWriter:
         self._batch_since_s = 0.0
         self._fault, self._fault_s = "", 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
-        self._prepare_meta()
+        self._mark = self._prepare_meta()
         self._thread.start()
         self._watchdog = loop.call_later(WATCH_S, self._watch)
 
-    def _prepare_meta(self) -> None:
-        self._connection.execute(
-            "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
-        )
-        self._connection.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
+    def _prepare_meta(self) -> CommitMark:
+        """Make sure that the file can be written and has lost nothing."""
+        connection = self._connection
+        try:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+            )
+            values = (("version", 0), ("store_id", secrets.token_hex(8)))
+            connection.executemany("INSERT OR IGNORE INTO _holdfast_meta VALUES (?, ?)", values)
+            if connection.changes():
+                # What identifies the store must not be in the log alone.
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            mark = CommitMark(self._options.path, connection)
+            mark.check(one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0])
+        except (apsw.Error, HoldfastError) as fault:
+            connection.close(True)
+            if isinstance(fault, HoldfastError):
+                raise
+            raise StoreUnavailableError(
+                f"can't write {self._options.path}: {fault}; check the rights to the file and its folder, "
+                "and whether another process holds it locked"
+            ) from None
+        return mark
 
     def do(self, work: TransactionBody) -> asyncio.Future[Any]:
         """Run work inside a write transaction; the future is done when that is durable."""
@@ -218,6 +238,7 @@ class SqliteWriter:
         connection.execute("BEGIN IMMEDIATE")
         transaction.version = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         before = transaction.version
+        self._mark.note(before)
         if before != self.committed:
             self._shared_until = time.monotonic() + SHARED_S
         for work, group in groupby(jobs, lambda job: job.work):
@@ -304,6 +325,8 @@ def _as_error(fault: Exception) -> Exception:
         return StoreUnavailableError("another process has held the write lock too long; retry later")
     if isinstance(fault, apsw.FullError):
         return StoreUnavailableError("the disk is full, nothing was written; free some space", after_s=30)
+    if isinstance(fault, OSError):
+        return StoreUnavailableError(f"can't write beside the database: {fault}; nothing was written")
     if isinstance(fault, apsw.Error):
         return StoreUnavailableError(f"SQLite refused: {fault}; nothing was written")
     return fault

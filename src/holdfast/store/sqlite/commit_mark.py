@@ -1,0 +1,63 @@
+"""The mark of the newest commit, in a file beside the database and outside its log.
+
+A log that is deleted or replaced after a crash takes acknowledged commits with it, and the database that is
+left looks sound. The mark tells: a database that is older than its mark has lost commits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from holdfast.errors import ConfigError
+from holdfast.store.sqlite.connections import one
+
+# The mark may be that much older than the newest commit; each costs a sync of its own.
+MARK_S: Final = 0.5
+
+
+class CommitMark:
+    """Written inside the write transaction, so that of several processes none writes an older mark."""
+
+    def __init__(self, path: str, connection: apsw.Connection) -> None:
+        self.file = Path(f"{path}-mark")
+        self._database = Path(path)
+        self._store_id = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'store_id'")[0]
+        self._version, self._next_s = 0, 0.0
+
+    def check(self, version: int) -> None:
+        """Refuse a database that is older than its mark; a copy put in its place is another file."""
+        lost = self._marked() - version
+        if lost > 0:
+            raise ConfigError(
+                f"{self._database} has lost its {lost} newest changes: its log ({self._database}-wal) was "
+                "deleted or replaced after a crash. Put the log back, or restore a backup; to go on "
+                f"without them, delete {self.file}",
+                "store",
+            )
+
+    def note(self, version: int) -> None:
+        """Record a committed version, now and then."""
+        now_s = time.monotonic()
+        if version == self._version or now_s < self._next_s:
+            return
+        self._version, self._next_s = version, now_s + MARK_S
+        text = f"{self._store_id} {self._database.stat().st_ino} {version}\n".encode().ljust(100)
+        descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(descriptor, text, 0)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _marked(self) -> int:
+        try:
+            store_id, inode, version = self.file.read_text().split()
+        except (OSError, ValueError):
+            return 0
+        same = store_id == self._store_id and int(inode) == self._database.stat().st_ino
+        return int(version) if same else 0
