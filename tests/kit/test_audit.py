@@ -176,6 +176,19 @@ async def test_two_events_that_changed_places_are_found(audit: Audit, forger: St
     assert verdict.fault.sequence == 3
 
 
+async def test_an_event_holds_neither_control_characters_nor_secrets_of_urls(audit: Audit) -> None:
+    (event,) = await audit.append(
+        AuditEntry(
+            action="endpoint.created", actor="ann\x00", subject="rms",
+            details={"url": "https://rms.example/hook?token=hunter2", "said": "no\x00"},
+        )
+    )  # fmt: skip
+    assert (event.actor, event.details) == (
+        "ann\ufffd", {"url": "https://rms.example/hook?token=***", "said": "no\ufffd"},
+    )  # fmt: skip
+    assert (await audit.verify()).intact
+
+
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 
 

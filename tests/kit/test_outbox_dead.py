@@ -107,12 +107,12 @@ async def test_a_replayed_delivery_that_dies_again_reopens_its_one_dead_letter(l
 
 
 async def test_what_a_receiver_says_is_wrong_is_dead_at_once(live_store: Store) -> None:
-    wrong = answer(422, body="no such tenant")
+    wrong = answer(422, body="no such\x00 tenant")
     async with receiving(lambda received: wrong) as receiver, dispatching(live_store):
         endpoint = await endpoint_at(live_store, receiver.url())
         await send(live_store, endpoint, "evt-1")
         found = await state_is(live_store, "evt-1", "dead")
-    assert [(a.status, a.excerpt) for a in found.attempts] == [(422, "no such tenant")]
+    assert [(a.status, a.excerpt) for a in found.attempts] == [(422, "no such\ufffd tenant")]
     assert len(receiver.requests) == 1
 
 

@@ -23,12 +23,14 @@ from holdfast.kit.audit.models import (
     AuditHeadFields,
     AuditModels,
 )
+from holdfast.outside_text import clean_value
 from holdfast.store import Query, Store, Transaction, create, put
 
 T = TypeVar("T")
 PAGE: Final = 1_000
 ATTEMPTS: Final = 100
 KEY_BYTES_MIN: Final = 32
+TEXT_CHARACTERS_MAX: Final = 100_000
 log = structlog.get_logger("holdfast.audit")
 _INDEXED: Final = ("action", "actor", "subject")
 
@@ -74,7 +76,7 @@ class Audit:
         head = self._continued(stored.doc if stored else self._first())
         at = self._store.clock.now()
         events: list[AuditFields] = []
-        for entry in entries:
+        for entry in map(_cleaned, entries):
             event, head = link(head, entry, models=self._models, at=at)
             events.append(event)
         tx.write(*(create(event) for event in events), put(self._signed(head)))
@@ -210,6 +212,12 @@ class Audit:
         """The chain as JSON lines, oldest first."""
         async for snapshot in self._store.scan(Query(self._models.event).order_by("sequence").limit(PAGE)):
             yield msgspec.json.encode(snapshot.doc) + b"\n"
+
+
+def _cleaned(entry: AuditEntry) -> AuditEntry:
+    """The entry as it is stored for good: without control characters, and without secrets in URLs."""
+    texts = {**msgspec.structs.asdict(entry), "details": msgspec.to_builtins(entry.details)}
+    return AuditEntry(**clean_value(texts, characters_max=TEXT_CHARACTERS_MAX))
 
 
 class AuditFactory(Protocol):

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast import outside_text
 from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.channels.ids import channel_id
@@ -191,7 +192,7 @@ def fail_stop(
 
 
 def error_text(fault: Exception) -> str:
-    return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
+    return outside_text.error_text(fault, characters_max=ERROR_CHARACTERS_MAX)
 
 
 def enable(watch: Watch, now: datetime) -> Watch:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.kit.connections.models import ConnectionFields
 from holdfast.kit.connections.port import Grant
+from holdfast.outside_text import clean_text
 
 # A token is refreshed this long before it expires, and used this close to its end while refreshing fails.
 EARLY_S: Final = 300.0
@@ -68,7 +69,12 @@ def apply_refresh(
 
 def mark_refused(connection: ConnectionFields, reason: str) -> ConnectionFields:
     """The grant does not work any more; its owner must connect again."""
-    return replace(connection, status="needs_reauth", reason=reason[:REASON_CHARS_MAX], retry_at=None)
+    return replace(
+        connection,
+        status="needs_reauth",
+        reason=clean_text(reason, characters_max=REASON_CHARS_MAX),
+        retry_at=None,
+    )
 
 
 def delay_retry(
@@ -78,7 +84,7 @@ def delay_retry(
     wait_s = max(after_s, min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(connection.failures, 10)))
     return replace(
         connection, retry_at=now + timedelta(seconds=wait_s), failures=connection.failures + 1,
-        reason=reason[:REASON_CHARS_MAX],
+        reason=clean_text(reason, characters_max=REASON_CHARS_MAX),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from holdfast.kit import ordered_queue
 from holdfast.kit.inbox.body import load_body
 from holdfast.kit.inbox.models import InboxItem, InboxQueue
 from holdfast.kit.worker_loop import WorkerLoop, last_lane
+from holdfast.outside_text import error_text
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 
 log = structlog.get_logger("holdfast.inbox")
@@ -148,7 +149,7 @@ class InboxWorker(WorkerLoop[InboxItem]):
     async def _retry_or_park(self, claimed: Snapshot[InboxItem], fault: Exception) -> None:
         """Try again later, or park the item with its reason when it has been tried enough."""
         item = claimed.doc
-        reason = (str(fault) or type(fault).__name__)[:REASON_CHARS_MAX]
+        reason = error_text(fault, characters_max=REASON_CHARS_MAX)
         if isinstance(fault, RetryLaterError):
             tries, wait_s = item.tries, fault.after_s
         else:

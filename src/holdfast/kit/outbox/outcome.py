@@ -19,9 +19,11 @@ from holdfast.kit.outbox.models import (
 )  # fmt: skip
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
+from holdfast.outside_text import clean_text
 from holdfast.store import Fence, Increment, Write, create, patch, upsert
 
 GONE: Final = 410
+FAILURE_CHARACTERS_MAX: Final = 300
 _WORTH_RETRYING: Final = (408, 425, 429)
 _ASK_TO_WAIT: Final = (429, 503)
 _HOPELESS: Final = ("refused_address", "bad_request")
@@ -84,7 +86,7 @@ def _retry(
 
 def describe(result: ReceiverResponse | SendFailure) -> str:
     if isinstance(result, SendFailure):
-        return f"{result.reason}: {result.message}"
+        return f"{result.reason}: {clean_text(result.message, characters_max=FAILURE_CHARACTERS_MAX)}"
     return f"HTTP {result.status}"
 
 
@@ -94,11 +96,12 @@ def record_attempt(
     """Add the attempt to the delivery's history."""
     latency_ms = round(latency_s * 1_000)
     if isinstance(result, ReceiverResponse):
-        excerpt = result.excerpt[:EXCERPT_BYTES_MAX].decode(errors="replace") if result.excerpt else ""
+        excerpt = clean_text(result.excerpt, characters_max=EXCERPT_BYTES_MAX) if result.excerpt else ""
         attempt = Attempt(at, latency_ms, delivery.fence, result.status, None, excerpt)
         delivery.last_status = result.status
     else:
-        attempt = Attempt(at, latency_ms, delivery.fence, None, result.reason, result.message[:300])
+        said = clean_text(result.message, characters_max=FAILURE_CHARACTERS_MAX)
+        attempt = Attempt(at, latency_ms, delivery.fence, None, result.reason, said)
         delivery.last_status = None
     delivery.attempts.append(attempt)
     delivery.attempt_count += 1

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import ForbiddenError, InvalidError, RetryLaterError
 from holdfast.kit.runs.models import RunFields, StepSummary
 from holdfast.kit.runs.workflow import Step, StepDefinition, StepWaits
+from holdfast.outside_text import clean_text
 
 LOSSES_MAX: Final = 10
 OUTPUT_BYTES_MAX: Final = 900_000
@@ -84,7 +85,7 @@ def check_output(output: Any, state: dict[str, Any]) -> Outcome:
         finished = StepCompleted(msgspec.to_builtins(output), msgspec.to_builtins(state))
         size = len(msgspec.json.encode(finished.output))
     except (TypeError, ValueError) as fault:
-        return StepFailed(f"the output can't be stored: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
+        return StepFailed(_error_text("the output can't be stored", fault), again=False)
     if size > OUTPUT_BYTES_MAX:
         return StepFailed(
             f"an output has at most {OUTPUT_BYTES_MAX:,} bytes; this one has {size:,}", again=False
@@ -92,11 +93,15 @@ def check_output(output: Any, state: dict[str, Any]) -> Outcome:
     return finished
 
 
+def _error_text(what: str, fault: BaseException) -> str:
+    return clean_text(f"{what}: {fault}", characters_max=ERROR_CHARACTERS_MAX)
+
+
 def classify_error(fault: BaseException) -> Outcome:
     """Whether an error of a step is worth a retry."""
     if isinstance(fault, StepWaits):
         return StepWaiting(fault.after_s)
-    text = f"{type(fault).__name__}: {fault}"[:ERROR_CHARACTERS_MAX]
+    text = _error_text(type(fault).__name__, fault)
     if isinstance(fault, RetryLaterError):
         return StepFailed(text, after_s=fault.after_s)
     return StepFailed(text, again=not isinstance(fault, (InvalidError, ForbiddenError)))

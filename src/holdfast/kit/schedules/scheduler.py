@@ -22,6 +22,7 @@ from holdfast.kit.schedules.cron import Turn, check_cron, decide_turn, next_slot
 from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
 from holdfast.kit.worker_loop import WorkerLoop, cancel_all
+from holdfast.outside_text import error_text
 from holdfast.store import Fence, Snapshot, Store, Transaction, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")
@@ -178,7 +179,7 @@ class Scheduler(WorkerLoop[Schedule]):
             raise
         except Exception as fault:
             log.warning("scheduled job failed", schedule=slot.schedule_id, error=repr(fault))
-            return (str(fault) or type(fault).__name__)[:ERROR_CHARS_MAX], None
+            return error_text(fault, characters_max=ERROR_CHARS_MAX), None
         finally:
             await cancel_all([act, keeper])
 
