@@ -42,7 +42,13 @@ class AuditRecord(AuditFields, rename="camel"):
     run_id: str = ""
     action: str = field(name="eventType")
     at: datetime = field(name="timestamp")
+    actor: str = ""
     details: dict[str, Any] = {}
+    intent: str = ""
+    change_summary: str = ""
+    scope: str = ""
+    policy_approval: str = ""
+    evidence_text: str = ""
 
     def __post_init__(self) -> None:
         self.details = self.details or {}
@@ -67,6 +73,7 @@ class UsageFact(UsageEventFields, rename="camel"):
     run_id: str | None = None
     kind: UsageEventType = field(name="eventType")
     at: datetime = field(name="timestamp")
+    metadata: dict[str, Any] | None = None
 
 
 @document(

@@ -112,7 +112,7 @@ class TenantOperations:
         tenants = await everywhere.get_many(Tenant, [one.tenant_id for one in members])
         return [(found.doc, one) for found, one in zip(tenants, members, strict=True) if found is not None]
 
-    async def page(self, *, limit: int, cursor: str | None = None) -> QueryPage[Tenant]:
+    async def page(self, *, limit: int = 100, cursor: str | None = None) -> QueryPage[Tenant]:
         """All tenants, the newest first: for operators of the platform."""
         query = Query(Tenant).order_by("-created_at").limit(limit).after(cursor)
         return await self._store.privileged().query(query)
