@@ -135,6 +135,23 @@ async def test_a_parked_item_can_be_replayed_and_a_dry_run_changes_nothing(kit_s
     assert await _seen(kit_store) == ["m1"]
 
 
+async def test_a_message_without_use_is_ignored_with_the_reason_and_can_be_replayed(kit_store: Store) -> None:
+    inbox, reasons = Inbox(kit_store), ["it asks for nothing", None]
+
+    async def handle(item: InboxItem, tx: Transaction) -> str | None:
+        return reasons.pop(0)
+
+    worker = InboxWorker(kit_store, {"loose": handle})
+    await _receive(inbox, "m1")
+    await worker.turn()
+    (item,), _ = await inbox.page("ignored")
+    assert (item.reason, item.finished_at is not None) == ("it asks for nothing", True)
+    assert await inbox.replay([item.id]) == [item.id]
+    await worker.turn()
+    (item,), _ = await inbox.page("done")
+    assert item.reason == ""
+
+
 async def test_a_provider_that_asks_for_patience_costs_no_try(kit_store: Store, clock: ManualClock) -> None:
     asked = 0
 

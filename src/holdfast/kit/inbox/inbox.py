@@ -29,7 +29,7 @@ from holdfast.webhook_verifier import Verified, Verifier
 
 BODY_BYTES_USUAL: Final = 1_000_000
 BODY_BYTES_MAX: Final = 25 * 1024 * 1024
-REPLAYABLE: Final = ("done", "parked")
+REPLAYABLE: Final = ("done", "parked", "ignored")
 _SEGMENT_BYTES_MAX: Final = 300
 # A header named with one of these words holds a credential, whoever sent it: it is never stored.
 _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")

@@ -65,12 +65,13 @@ def _chunks_of_item(item: InboxItem) -> Iterator[tuple[type[Document], str]]:
     ],
     lifecycle=Lifecycle(
         "status",
-        initial=["pending", "ignored"],
+        initial=["pending"],
         moves={
-            "pending": ["processing", "done", "parked"],
-            "processing": ["pending", "done", "parked"],
+            "pending": ["processing", "done", "parked", "ignored"],
+            "processing": ["pending", "done", "parked", "ignored"],
             "parked": ["pending"],
             "done": ["pending"],
+            "ignored": ["pending"],
         },
     ),
     claim=Claim(due="due_at", fence="fence", owner="owner", lane="lane", state=("status", "processing")),

@@ -24,7 +24,8 @@ from holdfast.store import Query, Snapshot, Store, Transaction, put
 
 log = structlog.get_logger("holdfast.inbox")
 
-Handler = Callable[[InboxItem, Transaction], Awaitable[None]]
+# Returns the reason for which it ignored the message, if it did.
+Handler = Callable[[InboxItem, Transaction], Awaitable[str | None]]
 POLL_S: Final = 5.0
 ATTEMPTS: Final = 30
 REASON_CHARS_MAX: Final = 2_000
@@ -48,9 +49,10 @@ _LIMITS: Final = InboxLimits()
 class InboxWorker(WorkerLoop[InboxItem]):
     """Claims items and hands them to their source's handler.
 
-    A handler reads and writes through the transaction it is given. It may run more than once for an
-    item; its commit takes effect once. Sources and tenants take turns: each may use as many of the worker's
-    places as are left free, so one with a backlog never takes the last ones.
+    A handler reads and writes through the transaction it is given. It may run more than once for an item;
+    its commit takes effect once. One that returns a reason has ignored the message. Sources and tenants take
+    turns: each may use as many of the worker's places as are left free, so one with a backlog never takes the
+    last ones.
 
     Example: `InboxWorker(store, {"github": on_github}).run(stop)`
     """
@@ -121,8 +123,9 @@ class InboxWorker(WorkerLoop[InboxItem]):
 
         async def act(message: InboxItem, tx: Transaction) -> None:
             async with asyncio.timeout(self._limits.time_limit_s):
-                await _handle(handler, message, tx)
-            await self._finish(tx, claimed, status="done", reason="")
+                ignored = await _handle(handler, message, tx)
+            status = "ignored" if ignored else "done"
+            await self._finish(tx, claimed, status=status, reason=(ignored or "")[:REASON_CHARS_MAX])
 
         if not item.chunks:
             await self._store.transact(partial(act, item), attempts=ATTEMPTS)
@@ -171,10 +174,9 @@ class InboxWorker(WorkerLoop[InboxItem]):
         )
 
 
-async def _handle(handler: Handler, item: InboxItem, tx: Transaction) -> None:
+async def _handle(handler: Handler, item: InboxItem, tx: Transaction) -> str | None:
     """Run the handler; the events it sends continue the trace that the message came with."""
     if not tracing.on:
-        await handler(item, tx)
-        return
+        return await handler(item, tx)
     with tracing.span(f"handle {item.source}", kind="consumer", parent=item.trace, item=item.id):
-        await handler(item, tx)
+        return await handler(item, tx)
