@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from holdfast.service import AuditPart, Context, MeterPart, Parts
+from typing import Any
+
+from holdfast.service import AuditPart, Context, MeterPart, Parts, Webhook
+from holdfast.services.gwi.event_requests import EventRequests
 from holdfast.services.gwi.jobs import jobs_of
 from holdfast.services.gwi.models.records import AUDIT, METER
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.routes import ROUTES
 from holdfast.services.gwi.run_execution import RunExecution, app_of
+from holdfast.services.gwi.settings import GwiSettings
 from holdfast.services.gwi.signal_worker import SignalWorker
+from holdfast.services.gwi.webhook import PATH, SOURCE, GithubWebhook
 
 
 def build(context: Context) -> Parts:
@@ -25,4 +30,19 @@ def build(context: Context) -> Parts:
         loops={"signals": SignalWorker(context.store, gwi.signals, context.audit)},
         queues={"signals": SignalQueue},
         operations=gwi,
+        **_webhook(context, gwi, execution),
     )
+
+
+def _webhook(context: Context, gwi: Gwi, execution: RunExecution) -> dict[str, Any]:
+    """The parts of GitHub's webhook; none without its secret."""
+    settings: GwiSettings = context.settings
+    if not settings.webhook_secret:
+        return {}
+    requests = EventRequests(context, gwi, hosts=execution.hosts)
+    webhook = GithubWebhook(context, app_of(context), requests=requests)
+    return {
+        "webhooks": [Webhook(path=PATH, source=webhook.source)],
+        "handlers": {SOURCE: webhook.handle},
+        "workflows": [requests.workflow],
+    }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
 
+CommandRunType = Literal["triage", "review", "resolve", "autopilot"]
 CommandName = Literal["triage", "review", "resolve", "generate", "approve", "deny", "revoke"]
-RUN_TYPES: Final = {"triage": "triage", "review": "review", "resolve": "resolve", "generate": "autopilot"}
+RUN_TYPES: Final[Mapping[str, CommandRunType]] = {
+    "triage": "triage", "review": "review", "resolve": "resolve", "generate": "autopilot"
+}  # fmt: skip
 DECISIONS: Final = ("approve", "deny", "revoke")
 PREFIX: Final = "/gwi"
 COMMANDS_MAX: Final = 10

@@ -25,6 +25,7 @@ CONFLICT_LABELS: Final = frozenset({"conflict", "conflicts"})
 # By this mark and this branch the App knows what it has made itself.
 OWN_MARK: Final = "<!-- gwi"
 OWN_BRANCH: Final = "gwi/"
+_KEPT: Final = ("mergeable", "mergeable_state", "merged", "draft", "state_reason")
 _ABOUT_ACCOUNTS: Final = "it is about accounts, teams or purchases, which ask for no work"
 _ABOUT_SETTINGS: Final = "it is about settings of the repository, which ask for no work"
 _ABOUT_PROGRESS: Final = "it tells of progress elsewhere, which asks for no work"
@@ -35,7 +36,7 @@ IGNORED: Final[Mapping[str, str]] = {
         ("github_app_authorization", "marketplace_purchase", "member", "membership", "org_block",
          "organization", "sponsorship", "team", "team_add"), _ABOUT_ACCOUNTS),
     **dict.fromkeys(
-        ("branch_protection_rule", "create", "delete", "deploy_key", "fork", "label", "public", "repository",
+        ("branch_protection_rule", "create", "delete", "deploy_key", "fork", "label", "public",
          "repository_import", "star", "watch"), _ABOUT_SETTINGS),
     **dict.fromkeys(
         ("check_run", "check_suite", "deployment", "deployment_review", "deployment_status", "merge_group",
@@ -88,6 +89,7 @@ class EventTopic(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[EventLabel] | None = None
     updated_at: Any = None
     mergeable: bool | None = None
+    mergeable_state: str | None = None
     merged: bool | None = None
     state_reason: str | None = None
     head: EventBranch | None = None
@@ -184,13 +186,17 @@ def context_fields(event: GithubEvent) -> dict[str, Any]:
 
 
 def payload_fields(event: GithubEvent) -> dict[str, Any]:
-    """What a signal keeps of the event besides its context: what its processing decides on."""
-    topic = event.topic
-    kept = {
-        "event": event.name, "mergeable": topic.mergeable, "merged": topic.merged,
-        "stateReason": topic.state_reason, "draft": topic.draft,
-    }  # fmt: skip
-    return {name: value for name, value in kept.items() if value is not None}
+    """What a signal keeps of the event besides its context, in GitHub's own shape.
+
+    Not the whole body, which may be larger than a document; the inbox has it for two weeks.
+    """
+    kept: dict[str, Any] = {"event": event.name}
+    for name in ("issue", "pull_request"):
+        topic: EventTopic | None = getattr(event, name)
+        facts = {} if topic is None else {field: getattr(topic, field) for field in _KEPT}
+        if facts := {field: value for field, value in facts.items() if value is not None}:
+            kept[name] = facts
+    return kept
 
 
 def occurred_at(event: GithubEvent, received_at: datetime) -> datetime:

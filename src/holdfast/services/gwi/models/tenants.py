@@ -196,7 +196,10 @@ class ConnectorConfig(Document, rename="camel"):
     access=SERVICE_ONLY,
 )
 class Installation(Document, rename="camel"):
-    """The tenant that an installation of the GitHub App belongs to, for webhooks."""
+    """The tenant that an installation of the GitHub App belongs to, for webhooks.
+
+    `changed_at` is when GitHub last changed it, by its newest event.
+    """
 
     id: str = ""
     installation_id: Count
@@ -209,6 +212,7 @@ class Installation(Document, rename="camel"):
     events: list[str] = []
     suspended_at: datetime | None = None
     deleted_at: datetime | None = None
+    changed_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
 

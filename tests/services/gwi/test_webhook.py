@@ -1,0 +1,269 @@
+"""GitHub's events through the webhook: taken once, and what each changes or why it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
+from holdfast.services.gwi.models.tenants import Installation, Member, Repo, Tenant
+from holdfast.services.gwi.models.work import WorkItem, WorkSignal
+from holdfast.services.gwi.operations.queue import STATUSES, QueueFilter
+from holdfast.simulators.github import (
+    AddLabel,
+    AddRepository,
+    ChangeInstallation,
+    CloseIssue,
+    DisturbDeliveries,
+    Install,
+    OpenIssue,
+    OpenPull,
+    PushFiles,
+)
+from holdfast.store import Query
+from holdfast.testing import ManualClock
+from tests.services.gwi.github_harness import REPO, GithubHarness, examples, github_harness
+
+
+@pytest.fixture
+async def harness(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[GithubHarness]:
+    async with github_harness(sqlite_url, clock, tmp_path) as made:
+        yield made
+
+
+async def _repos(harness: GithubHarness, tenant_id: str) -> dict[str, bool]:
+    query = Query(Repo).under(tenant_id).order_by("github_full_name")
+    page = await harness.runtime.store.tenant(tenant_id).query(query)
+    return {one.github_full_name: one.enabled for one in page.docs}
+
+
+async def _signals(harness: GithubHarness, tenant_id: str) -> list[WorkSignal]:
+    query = Query(WorkSignal).under(tenant_id).order_by("-received_at")
+    return [one.doc async for one in harness.runtime.store.tenant(tenant_id).scan(query)]
+
+
+async def _tenant(harness: GithubHarness, tenant_id: str) -> Tenant:
+    stored = await harness.store.get(Tenant, tenant_id)
+    assert stored is not None
+    return stored.doc
+
+
+async def test_an_event_is_taken_once_and_only_with_a_delivery_id_and_the_signature(
+    harness: GithubHarness,
+) -> None:
+    assert (await harness.send("ping", {"zen": "x"}, delivery=""))[0] == 400
+    status, refused = await harness.send("ping", {"zen": "x"}, secret="another")
+    assert (status, refused["error"]) == (401, "unverified")
+    assert await harness.send("ping", {"zen": "x"}) == (202, {"status": "kept"})
+    assert await harness.send("ping", {"zen": "x"}) == (200, {"status": "duplicate"})
+    assert (await harness.send("ping", b"payload=%7B%7D", delivery="d-2"))[0] == 202
+    assert (await harness.send("ping", b"[1, 2]", delivery="d-3"))[0] == 202
+    await harness.work()
+    reasons = {item.message_id: item.reason for item in await harness.items()}
+    assert reasons["d-1"] == "ping: it only checks the webhook"
+    assert reasons["d-2"] == reasons["d-3"]
+    assert "application/json" in reasons["d-2"]
+
+
+async def test_the_signature_is_over_the_raw_bytes(harness: GithubHarness) -> None:
+    body = '{"zen":  "Übermut \\u00fc",\r\n "a": 1e3}'.encode()
+    assert (await harness.send("ping", body))[0] == 202
+    (stored,) = await harness.items("pending")
+    assert stored.body == body
+
+
+async def test_a_body_up_to_the_cap_is_taken_and_a_larger_one_is_refused(
+    sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with github_harness(sqlite_url, clock, tmp_path, webhook_bytes_max=2_000_000) as harness:
+        payload = {"zen": "x" * 1_900_000}
+        assert (await harness.send("ping", payload))[0] == 202
+        status, refused = await harness.send("ping", {"zen": "x" * 2_000_001}, delivery="d-2")
+        assert (status, refused["error"]) == (413, "too_large")
+        await harness.work()
+        assert [item.reason for item in await harness.items()] == ["ping: it only checks the webhook"]
+    assert BODY_BYTES_MAX == 25 * 1024 * 1024, "the default, as GitHub sends"
+
+
+async def test_every_example_payload_is_handled_or_ignored_with_a_reason(
+    harness: GithubHarness, request: pytest.FixtureRequest
+) -> None:
+    numbered = list(enumerate(examples(request)))
+    room = asyncio.Semaphore(8)
+
+    async def send(number: int, name: str, payload: Any) -> int:
+        async with room:
+            return (await harness.send(name, payload, delivery=f"d-{number}"))[0]
+
+    statuses = await asyncio.gather(*(send(number, *one) for number, one in numbered))
+    assert set(statuses) == {202}
+    await harness.work()
+    harness.clock.tick(timedelta(minutes=11).total_seconds())
+    await harness.work()
+    assert await harness.items("pending") == []
+    assert await harness.items("parked") == []
+    done, ignored = await harness.items("done"), await harness.items("ignored")
+    assert len(done) + len(ignored) == len(numbered) > 300
+    assert all(item.reason for item in ignored)
+    handled = {numbered[int(item.message_id.removeprefix("d-"))][1][0] for item in done}
+    assert {"installation", "installation_repositories"} <= handled
+
+
+async def test_every_example_of_a_connected_repository_becomes_a_signal_or_has_a_reason(
+    harness: GithubHarness, request: pytest.FixtureRequest
+) -> None:
+    tenant_id, installation_id = await harness.install()
+    repository = {"id": harness.github.state.repository(REPO).id, "full_name": REPO, "name": "api"}
+    sent = 0
+    for name, payload in examples(request):
+        if "repository" not in payload or name in ("repository", "installation_repositories"):
+            continue
+        sent += 1
+        changed = payload | {"repository": repository, "installation": {"id": installation_id}}
+        assert (await harness.send(name, changed, delivery=f"s-{sent}"))[0] == 202
+    await harness.work()
+    assert await harness.items("parked") == []
+    signals = await _signals(harness, tenant_id)
+    ignored = [item for item in await harness.items("ignored") if item.message_id.startswith("s-")]
+    assert len(signals) + len(ignored) == sent
+    by_source = {source: sum(one.source == source for one in signals) for source in
+                 ("github_issue", "github_pr", "github_comment", "webhook")}  # fmt: skip
+    assert min(by_source.values()) > 10, by_source
+    assert all(one.context.title and one.context.repo for one in signals)
+    assert all(one.status in ("processed", "ignored") for one in signals)
+
+
+async def test_an_installation_makes_a_tenant_with_its_repositories_and_an_owner(
+    harness: GithubHarness,
+) -> None:
+    harness.github.run(AddRepository(name="acme/web", files={"a": "b"}))
+    tenant_id, installation_id = await harness.install()
+    tenant = await _tenant(harness, tenant_id)
+    assert (tenant.installation_id, tenant.github_org_login, tenant.status) == (
+        installation_id, "acme", "active"
+    )  # fmt: skip
+    assert await _repos(harness, tenant_id) == {"acme/api": True, "acme/web": True}
+    (owner,) = await harness.find(Member, tenant_id, "created_at")
+    assert (owner.user_id, owner.role) == (
+        f"github:{harness.github.state.accounts['olivia'].id}", "owner"
+    )  # fmt: skip
+    assert await harness.events(tenant_id) == ["installation.created"]
+    harness.github.run(ChangeInstallation(id=installation_id, act="select", repositories=["acme/web"]))
+    await harness.work()
+    assert await _repos(harness, tenant_id) == {"acme/api": False, "acme/web": True}
+    assert (await harness.events(tenant_id))[1:] == ["installation_repositories.removed"]
+
+
+async def test_repositories_beyond_the_plan_are_stored_but_not_enabled(harness: GithubHarness) -> None:
+    for number in range(4):
+        harness.github.run(AddRepository(name=f"acme/r{number}", files={"a": "b"}))
+    tenant_id, _ = await harness.install()
+    repos = await _repos(harness, tenant_id)
+    assert (len(repos), sum(repos.values())) == (5, 3)
+
+
+async def test_an_uninstalled_app_disables_the_repositories_and_a_new_installation_meets_the_same_tenant(
+    harness: GithubHarness,
+) -> None:
+    tenant_id, first = await harness.install()
+    harness.github.run(ChangeInstallation(id=first, act="suspend"))
+    await harness.work()
+    assert (await _tenant(harness, tenant_id)).status == "suspended"
+    harness.github.run(ChangeInstallation(id=first, act="unsuspend"))
+    await harness.work()
+    assert (await _tenant(harness, tenant_id)).status == "active"
+    harness.github.run(ChangeInstallation(id=first, act="delete"))
+    await harness.work()
+    assert (await _tenant(harness, tenant_id)).installation_id == 0
+    assert await _repos(harness, tenant_id) == {REPO: False}
+    again, second = await harness.install(by="ben")
+    assert again == tenant_id
+    assert (await _tenant(harness, tenant_id)).installation_id == second
+    assert await _repos(harness, tenant_id) == {REPO: True}
+    assert len(await harness.find(Member, tenant_id, "created_at")) == 1, "the tenant has its owner"
+
+
+async def test_events_that_come_late_or_twice_or_before_their_installation_change_nothing_more(
+    harness: GithubHarness,
+) -> None:
+    harness.github.run(DisturbDeliveries(acts=["hold", "double"]))
+    made: Any = harness.github.run(Install(account="acme", by="olivia"))
+    harness.github.run(OpenIssue(repo=REPO, title="It breaks"))
+    await harness.github.wait_for_deliveries()
+    for _ in range(3):
+        await harness.runtime.inbox_worker.turn()
+    harness.clock.tick(6)
+    await harness.work()
+    tenant_id = f"gh-org-{made['account']['id']}"
+    (signal,) = await _signals(harness, tenant_id)
+    assert (signal.context.title, signal.status) == ("It breaks", "processed")
+    body: dict[str, Any] = {"action": "deleted", "installation": made, "sender": made["account"]}
+    body["installation"]["id"] = 777
+    assert (await harness.send("installation", body))[0] == 202
+    await harness.work()
+    late = body | {"action": "created", "repositories": []}
+    assert (await harness.send("installation", late, delivery="d-2"))[0] == 202
+    await harness.work()
+    (ignored,) = await harness.items()
+    assert ignored.reason == "installation created: the installation was deleted"
+    stored = await harness.store.get(Installation, "777")
+    assert stored is not None
+    assert stored.doc.deleted_at is not None
+
+
+async def test_an_event_of_an_unknown_installation_waits_and_is_then_ignored(harness: GithubHarness) -> None:
+    payload = {"action": "opened", "issue": {"number": 1, "title": "x"}, "installation": {"id": 999},
+               "repository": {"id": 5, "full_name": "a/b"}}  # fmt: skip
+    assert (await harness.send("issues", payload))[0] == 202
+    await harness.work()
+    (waiting,) = await harness.items("pending")
+    assert waiting.reason == "the installation is not known yet"
+    harness.clock.tick(601)
+    await harness.work()
+    (item,) = await harness.items()
+    assert item.reason == "installation 999 is not known; install the App again"
+
+
+async def test_issues_and_pull_requests_become_signals_and_items_and_closing_ends_them(
+    harness: GithubHarness,
+) -> None:
+    tenant_id, _ = await harness.install()
+    run = harness.github.run
+    run(OpenIssue(repo=REPO, title="It breaks", labels=["bug"]))
+    run(PushFiles(repo=REPO, branch="one", files={"src/main.py": "one\nTWO\nthree\nfour\nfive\n"}))
+    run(OpenPull(repo=REPO, title="Mend it", head="one"))
+    run(PushFiles(repo=REPO, branch="main", files={"src/main.py": "one\nzwei\nthree\nfour\nfive\n"}))
+    harness.clock.tick(1)
+    run(AddLabel(repo=REPO, number=2, label="size"))
+    await harness.work()
+    items = await _items(harness, tenant_id)
+    assert {(one.type, one.resource_number) for one in items} == {("issue_to_code", 1), ("pr_resolve", 2)}
+    pushes = [item.reason for item in await harness.items() if item.reason.startswith("push")]
+    assert len(pushes) == 2
+    harness.clock.tick(1)
+    run(CloseIssue(repo=REPO, number=1))
+    await harness.work()
+    closed = [one for one in await _items(harness, tenant_id) if one.resource_number == 1]
+    assert [one.status for one in closed] == ["dismissed"]
+
+
+async def _items(harness: GithubHarness, tenant_id: str) -> list[WorkItem]:
+    return list((await harness.gwi.queue.page(tenant_id, QueueFilter(statuses=STATUSES))).docs)
+
+
+async def test_a_delivery_that_failed_is_asked_for_again(harness: GithubHarness) -> None:
+    tenant_id, _ = await harness.install()
+    harness.github.run(DisturbDeliveries(acts=["drop"]))
+    harness.github.run(OpenIssue(repo=REPO, title="Lost"))
+    await harness.work()
+    assert await _signals(harness, tenant_id) == []
+    source = harness.runtime.parts["gwi"].webhooks[0].source
+    done = await harness.runtime.inbox.reconcile(source)
+    await harness.work()
+    assert done.redelivered == 1
+    assert [one.context.title for one in await _signals(harness, tenant_id)] == ["Lost"]
