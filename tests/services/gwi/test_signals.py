@@ -47,7 +47,7 @@ async def test_a_signal_becomes_a_scored_item_with_one_commit(harness: Harness) 
     assert signal.processing_meta.work_item_id == item.id
     events = (await harness.store.query(Query(AuditRecord).order_by("sequence"))).docs
     assert [(one.action, one.subject, one.details["workItemId"]) for one in events] == [
-        ("signal_processed", signal.id, item.id)
+        ("signal.processed", signal.id, item.id)
     ]
 
 

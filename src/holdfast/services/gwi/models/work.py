@@ -234,7 +234,10 @@ class SignalQueue(Document, rename="camel"):
     access=MEMBERS_READ,
 )
 class Candidate(Document, rename="camel"):
-    """A plan and its patch, which people decide about; `patch_hash` is what their votes are bound to."""
+    """A plan and its patch, which people decide about; `patch_hash` is what their votes are bound to.
+
+    `applying` is whether the run `run_id` is applying it; nothing else may change it meanwhile.
+    """
 
     id: str = ""
     work_item_id: str
@@ -255,3 +258,4 @@ class Candidate(Document, rename="camel"):
     applied_at: datetime | None = None
     resulting_pr_url: str | None = field(name="resultingPRUrl", default=None)
     run_id: str | None = None
+    applying: bool = False

@@ -7,6 +7,7 @@ from holdfast.services.gwi.operations.connectors import ConnectorOperations
 from holdfast.services.gwi.operations.members import MemberOperations
 from holdfast.services.gwi.operations.policies import PolicyOperations
 from holdfast.services.gwi.operations.profiles import ProfileOperations
+from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.queue import WorkQueue
 from holdfast.services.gwi.operations.repos import RepoOperations
 from holdfast.services.gwi.operations.runs import RunOperations
@@ -32,3 +33,4 @@ class Gwi:
         self.signals = Signals(store)
         self.queue = WorkQueue(store)
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
+        self.candidates = Candidates(store)

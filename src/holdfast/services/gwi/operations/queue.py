@@ -144,13 +144,13 @@ class WorkQueue:
             average_score=await store.avg(among(LIVE), "score"),
         )  # fmt: skip
 
-    @operation("item_dismissed", area=AREA, verb="dismiss", needs="developer", subject="item_id", audit=AUDIT)
+    @operation("item.dismissed", area=AREA, verb="dismiss", needs="developer", subject="item_id", audit=AUDIT)
     async def dismiss(self, by: Operator, item_id: str, *, reason: str = "") -> WorkItem:
         """Dismiss an item; later signals about its subject make a new one."""
         (item,) = await self._change(by, [item_id], ItemChange(status="dismissed", reason=reason))
         return item
 
-    @operation("items_changed", area=AREA, verb="change", needs="developer", audit=AUDIT)
+    @operation("items.changed", area=AREA, verb="change", needs="developer", audit=AUDIT)
     async def change(self, by: Operator, item_ids: Sequence[str], change: ItemChange) -> list[WorkItem]:
         """Assign, snooze, date or move some items, all or none of them."""
         return await self._change(by, item_ids, change)
@@ -172,7 +172,7 @@ class WorkQueue:
         details = {"items": ids, **msgspec.to_builtins(change.given())}
         return await by.commit(act, subject=ids[0] if len(ids) == 1 else "", details=details)
 
-    @operation("items_woken", area=AREA, verb="wake", needs="service", audit=AUDIT)
+    @operation("items.woken", area=AREA, verb="wake", needs="service", audit=AUDIT)
     async def wake(self, by: Operator, item_ids: Sequence[str]) -> list[WorkItem]:
         """End the snooze of items whose time has come."""
         now = self._clock.now()

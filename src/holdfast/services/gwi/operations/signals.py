@@ -137,7 +137,7 @@ class Signals:
             raise NotFoundError(f"there is no signal {signal_id!r}", "signal")
         return stored.doc
 
-    @operation("signal_recorded", area=AREA, verb="record", needs="developer", audit=AUDIT)
+    @operation("signal.recorded", area=AREA, verb="record", needs="developer", audit=AUDIT)
     async def record(
         self,
         by: Operator,
@@ -164,7 +164,7 @@ class Signals:
             act, subject=external_id, details=lambda signal: {"signal": signal.id, "source": source}
         )
 
-    @operation("signal_processed", area=AREA, verb="process", needs="developer", audit=AUDIT)
+    @operation("signal.processed", area=AREA, verb="process", needs="developer", audit=AUDIT)
     async def process(self, by: Operator, *, limit: int = BATCH) -> ProcessReport:
         """Turn pending signals into work items, the oldest first, each in a commit of its own."""
         store, results = self._store.tenant(by.tenant_id), list[SignalResult]()
@@ -180,7 +180,7 @@ class Signals:
             failed=statuses.count("failed"), results=results,
         )  # fmt: skip
 
-    @operation("signal_retried", area=AREA, verb="retry", needs="developer", subject="signal_id", audit=AUDIT)
+    @operation("signal.retried", area=AREA, verb="retry", needs="developer", subject="signal_id", audit=AUDIT)
     async def retry(self, by: Operator, signal_id: str) -> WorkSignal:
         """Have a failed signal processed again."""
 
