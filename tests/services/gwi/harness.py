@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,7 +32,9 @@ from holdfast.services.gwi.models.work import SignalContext, SourceRepo, WorkSig
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.signals import record_signal
 from holdfast.store import Transaction, put
+from holdfast.testing import ManualClock
 
+T = TypeVar("T")
 ORG = 7
 TENANT = f"gh-org-{ORG}"
 REPO_ID = 42
@@ -66,12 +69,12 @@ class Harness:
         caller = Caller(user_id=user_id, roles={TENANT: PEOPLE[user_id]} if user_id in PEOPLE else {})
         return self.runtime.operator(caller, tenant_id)
 
-    async def found(self, tenant_id: str = TENANT) -> None:
+    async def found(self, tenant_id: str = TENANT, *, installation_id: int = ORG) -> None:
         """Store a tenant with its people and a repository."""
         now, org = self.clock.now(), int(tenant_id.removeprefix("gh-org-"))
         tenant = Tenant(
             id=tenant_id, github_org_id=org, github_org_login=f"org{org}", display_name=f"Org {org}",
-            installation_id=org, installed_at=now, plan="pro", plan_limits=PLANS["pro"],
+            installation_id=installation_id, installed_at=now, plan="pro", plan_limits=PLANS["pro"],
             settings=TenantSettings(default_risk_mode="auto_push"), created_at=now, updated_at=now,
         )  # fmt: skip
         repo = Repo(
@@ -134,3 +137,14 @@ async def gwi_harness(url: str, clock: Clock, home: Path, **settings: Any) -> As
     async with opened(url, clock, home, **settings) as harness:
         await harness.found()
         yield harness
+
+
+async def while_time_passes(clock: Clock, doing: Coroutine[Any, Any, T], *, step_s: float = 1.0) -> T:
+    """Wait for something that itself waits by the test's clock."""
+    assert isinstance(clock, ManualClock)
+    task = asyncio.ensure_future(doing)
+    async with asyncio.timeout(30):
+        while not task.done():
+            await asyncio.sleep(0.005)
+            await clock.advance(step_s)
+    return task.result()

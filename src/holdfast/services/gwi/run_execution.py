@@ -10,6 +10,7 @@ from holdfast.providers.rest import CallLimits
 from holdfast.service import Context, RunPart
 from holdfast.services.gwi.agents.code_host import CodeHost
 from holdfast.services.gwi.agents.registry import load_agents
+from holdfast.services.gwi.candidate_application import CandidateApplication
 from holdfast.services.gwi.models.runs import RUNS
 from holdfast.services.gwi.models.tenants import Repo, Tenant
 from holdfast.services.gwi.run_records import RunRecords
@@ -52,7 +53,8 @@ class RunExecution:
             run_tokens_max=settings.run_tokens_max,
         )  # fmt: skip
         self.starts = RunStarts(store, self.workflows.by_type, audits=context.audit, meters=context.meter)
-        self.joins: list[Join] = [records.join]
+        self.application = CandidateApplication(self.starts, context.audit)
+        self.joins: list[Join] = [records.join, self.application.join]
 
     @property
     def part(self) -> RunPart:

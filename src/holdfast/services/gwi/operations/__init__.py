@@ -33,4 +33,4 @@ class Gwi:
         self.signals = Signals(store)
         self.queue = WorkQueue(store)
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
-        self.candidates = Candidates(store)
+        self.candidates = Candidates(store, execution.application)

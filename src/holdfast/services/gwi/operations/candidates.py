@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 from holdfast.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from holdfast.kit.access.authorization import has_role
-from holdfast.model.access import ROLES
 from holdfast.operation import Operator, operation
+from holdfast.services.gwi.candidate_application import CandidateApplication, may_vote
 from holdfast.services.gwi.candidate_revision import (
     PatchRequest,
     ballot_of,
@@ -27,8 +27,9 @@ from holdfast.services.gwi.candidate_revision import (
 from holdfast.services.gwi.domain.patches import ChangePlan
 from holdfast.services.gwi.domain.votes import CandidateStatus, Vote, VoteDecision, outcome
 from holdfast.services.gwi.models.records import AUDIT
+from holdfast.services.gwi.models.runs import TriggerSource
 from holdfast.services.gwi.models.work import LIVE, Candidate, WorkItem, WorkStatus
-from holdfast.services.gwi.operations.queue import item_in, member_role
+from holdfast.services.gwi.operations.queue import item_in
 from holdfast.store import Query, QueryPage, Store, Transaction, create, put
 
 AREA: Final = "gwi"
@@ -47,8 +48,8 @@ class Candidates:
     Example: `candidate = await candidates.create(by, "wi-1", patch=patch)`
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._clock = store, store.clock
+    def __init__(self, store: Store, application: CandidateApplication) -> None:
+        self._store, self._clock, self._application = store, store.clock, application
 
     async def page(
         self,
@@ -174,6 +175,28 @@ class Candidates:
         voted = await self._commit(by, act, decision=decision, voter=voter)
         return repeated[0] if repeated else voted
 
+    @operation(
+        "candidate.application_started", area=AREA, verb="apply", needs="admin", subject="candidate_id",
+        audit=AUDIT,
+    )  # fmt: skip
+    async def apply(self, by: Operator, candidate_id: str, *, source: TriggerSource = "api") -> Candidate:
+        """Start the run that makes the pull request; one that is being or was applied stays as it is.
+
+        Approvals and policy are checked again in this very commit. After a failure it may be applied again.
+        """
+        unchanged = list[Candidate]()
+
+        async def act(tx: Transaction) -> Candidate | Literal[False]:
+            candidate, item = await candidate_in(tx, by.tenant_id, candidate_id)
+            if candidate.applying or candidate.status == "applied":
+                unchanged[:] = [candidate]
+                return False
+            await self._application.start(tx, candidate, item, actor=author_of(by), source=source)
+            return candidate
+
+        started = await self._commit(by, act)
+        return unchanged[0] if unchanged else started
+
     async def _commit(self, by: Operator, act: Any, **details: Any) -> Candidate:
         candidate: Candidate = await by.commit(
             act, subject=lambda changed: changed.id,
@@ -181,7 +204,9 @@ class Candidates:
                 **details, "status": changed.status, "workItem": changed.work_item_id,
                 "patchHash": changed.patch_hash,
             },
-            fields=lambda changed: changed.intent_receipt.audit_fields,
+            fields=lambda changed: {
+                **changed.intent_receipt.audit_fields, "run_id": changed.run_id or "",
+            },
         )  # fmt: skip
         return candidate
 
@@ -218,12 +243,6 @@ async def _check_free(tx: Transaction, item: WorkItem) -> None:
 async def _check_voter(tx: Transaction, tenant_id: str, voter: str) -> None:
     if not await may_vote(tx, tenant_id, voter):
         raise ForbiddenError(f"{voter!r} is no developer of this tenant", needs=("developer",))
-
-
-async def may_vote(tx: Transaction, tenant_id: str, user_id: str) -> bool:
-    """Whether somebody is a member who may vote, read in a transaction."""
-    role = await member_role(tx, tenant_id, user_id)
-    return role is not None and ROLES.index(role) >= ROLES.index("developer")
 
 
 def _follow(tx: Transaction, item: WorkItem, candidate: Candidate, *, now: datetime) -> None:

@@ -11,11 +11,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
-from holdfast.model.access import ROLES
 from holdfast.operation import Operator, operation
+from holdfast.services.gwi.candidate_application import may_vote
 from holdfast.services.gwi.domain.subjects import WorkType
 from holdfast.services.gwi.models.records import AUDIT
-from holdfast.services.gwi.models.tenants import Member
 from holdfast.services.gwi.models.work import LIVE, WorkItem, WorkStatus
 from holdfast.store import Query, QueryPage, Store, Transaction, put
 
@@ -211,14 +210,5 @@ def _found(item: WorkItem | None, item_id: str) -> WorkItem:
 
 async def _check_member(tx: Transaction, tenant_id: str, user_id: str) -> None:
     """Only somebody who could do the work can be assigned to it."""
-    role = await member_role(tx, tenant_id, user_id)
-    if role is None or ROLES.index(role) < ROLES.index("developer"):
+    if not await may_vote(tx, tenant_id, user_id):
         raise InvalidError(f"{user_id!r} is no developer of this tenant", "assignedTo")
-
-
-async def member_role(tx: Transaction, tenant_id: str, user_id: str) -> str | None:
-    """A person's active role, read in a transaction; None for others."""
-    stored = await tx.get(Member, f"{user_id}_{tenant_id}")
-    if stored is None or stored.doc.status != "active" or stored.doc.user_id != user_id:
-        return None
-    return stored.doc.role
