@@ -12,9 +12,16 @@ import pytest
 
 from holdfast.errors import ConflictError, ForbiddenError
 from holdfast.services.gwi.models.records import AUDIT, AuditRecord
-from holdfast.services.gwi.models.tenants import Member, Tenant
+from holdfast.services.gwi.models.tenants import Member, Tenant, TenantPolicy
 from holdfast.services.gwi.models.work import Candidate
-from holdfast.simulators.github import AddRepository, GithubSimulator, InjectedFault, Install, OpenIssue
+from holdfast.simulators.github import (
+    AddRepository,
+    GithubSimulator,
+    InjectedFault,
+    Install,
+    OpenIssue,
+    ShowRepository,
+)
 from holdfast.store import Query, patch
 from holdfast.testing import ManualClock
 from tests.services.gwi.harness import TENANT, Harness, opened, while_time_passes
@@ -84,9 +91,9 @@ async def test_an_approved_candidate_becomes_a_pull_request_with_its_files_and_r
     applied = await shop.apply(candidate)
     assert (applied.status, applied.failure_reason, applied.applying) == ("applied", None, False)
     (pull,) = shop.pulls
-    repo = shop.github.state.repository("acme/shop")
     assert (pull.head, pull.base) == (f"gwi/{candidate.id}", "main")
-    assert repo.files(pull.head) == FILES | {"src/cart.py": "print('sold')\n"}
+    repository: Any = shop.github.run(ShowRepository(repo="acme/shop"))
+    assert repository["branches"][pull.head] == FILES | {"src/cart.py": "print('sold')\n"}
     assert applied.resulting_pr_url is not None
     assert applied.resulting_pr_url.endswith(f"/pull/{pull.number}")
     for line in (f"Closes #{shop.number}", candidate.id, "It fails", "dora", "1 of 1 approvals by dean"):
@@ -124,7 +131,7 @@ async def test_what_is_being_applied_can_not_be_changed(shop: Shop) -> None:
 async def test_a_failure_leaves_its_reason_and_the_next_attempt_makes_one_pull_request(shop: Shop) -> None:
     candidate = await shop.candidate()
     # The branch is made, the pull request is not.
-    shop.github.inject(InjectedFault(method="POST", path="/repos/acme/shop/pulls", status=500, times=50))
+    shop.github.inject(InjectedFault(method="POST", path="/repos/acme/shop/pulls", status=500, count=50))
     failed = await shop.apply(candidate)
     assert (failed.status, failed.resulting_pr_url) == ("failed", None)
     assert failed.failure_reason
@@ -159,17 +166,19 @@ async def test_the_policy_of_the_moment_decides(shop: Shop) -> None:
     harness, candidates = shop.harness, shop.harness.gwi.candidates
     candidate = await shop.candidate()
     rule = {"name": "no carts", "effect": "deny", "paths": ["src/*"]}
-    policy = {
-        "document": {"rules": [rule]}, "version": 1, "updatedAt": harness.clock.now(), "updatedBy": "olga",
-        "valid": True,
-    }  # fmt: skip
-    await harness.store.commit(patch(Tenant, TENANT, changes={"policy": policy}))
+    await _set_policy(harness, rule)
     with pytest.raises(ForbiddenError, match="the rule 'no carts' denies it"):
         await candidates.apply(harness.by("adam"), candidate.id)
-    policy["document"] = {"rules": [rule | {"effect": "require_approval", "approvals": 2}]}
-    await harness.store.commit(patch(Tenant, TENANT, changes={"policy": policy}))
+    await _set_policy(harness, rule | {"effect": "require_approval", "approvals": 2})
     with pytest.raises(ForbiddenError, match="1 missing"):
         await candidates.apply(harness.by("adam"), candidate.id)
+
+
+async def _set_policy(harness: Harness, rule: dict[str, Any]) -> None:
+    policy = TenantPolicy(
+        document={"rules": [rule]}, version=1, updated_at=harness.clock.now(), updated_by="olga", valid=True
+    )
+    await harness.store.commit(patch(Tenant, TENANT, changes={"policy": policy}))
 
 
 async def test_only_an_approved_candidate_is_applied_and_only_by_admins(shop: Shop) -> None:

@@ -24,7 +24,6 @@ from holdfast.services.gwi.agents.code_host import CodeHost, Topic
 from holdfast.services.gwi.agents.interface import Agent, AgentResult, AgentTask
 from holdfast.services.gwi.agents.publisher import publish
 from holdfast.services.gwi.domain.changes import PreparedChange, publication_of, shown_diff
-from holdfast.services.gwi.domain.patches import Patchset
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import AgentRun, ProposedChange, RunLog, RunType
 from holdfast.services.gwi.models.work import Candidate
@@ -140,17 +139,19 @@ class AgentWorkflows:
             state.topic = await host.topic(request.number)
         elif not state.topic.title:
             state.topic.title = request.title or request.instructions[:120]
+        candidate = await self._candidate(run)
         return AgentTask(
             run=run, request=request, host=host, topic=state.topic, found=state.found, change=state.change,
-            candidate=await self._candidate(run),
+            candidate=candidate.patchset if candidate else None,
+            receipt=candidate.intent_receipt if candidate else None,
             model=None if self._model is None else BudgetedModel(self._model, step, self._run_tokens_max),
         )  # fmt: skip
 
-    async def _candidate(self, run: AgentRun) -> Patchset | None:
+    async def _candidate(self, run: AgentRun) -> Candidate | None:
         if run.candidate_id is None:
             return None
         stored = await self._store.tenant(run.tenant_id).get(Candidate, run.tenant_id, run.candidate_id)
-        return None if stored is None else stored.doc.patchset
+        return None if stored is None else stored.doc
 
     def _finish(self, step: Step, run: AgentRun, result: AgentResult, *, state: RunState) -> None:
         """Add to the step's commit what its result changes in the run."""

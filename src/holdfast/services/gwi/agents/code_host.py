@@ -115,16 +115,22 @@ class CodeHost:
             sha = await self._client.create_blob(self.repo, content=(path.content or "").encode())
         return GitTreeChange(path=path.file, sha=None if path.action == "delete" else sha, mode=path.mode)
 
-    async def create_branch(self, branch: str, sha: str) -> bool:
-        """Create a branch at a commit; False where an earlier attempt did."""
+    async def create_branch(self, branch: str, sha: str, *, message: str) -> bool:
+        """Create a branch at a commit; False where an earlier attempt did.
+
+        An earlier run may have left a commit with the same message, on an older base: it is replaced.
+        """
         try:
             await self._client.create_ref(self.repo, branch, sha=sha)
         except AlreadyExistsError:
-            if await self.tip(branch) != sha:
+            tip = await self.tip(branch)
+            if tip == sha:
+                return False
+            if (await self._client.get_commit(self.repo, tip)).message.strip() != message.strip():
                 raise ConflictError(
                     f"the branch {branch} has commits of others; delete it and start again"
                 ) from None
-            return False
+            await self._client.update_ref(self.repo, branch, sha=sha, force=True)
         return True
 
     async def advance_branch(self, branch: str, sha: str) -> None:

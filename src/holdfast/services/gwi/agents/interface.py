@@ -10,6 +10,7 @@ import msgspec
 from holdfast.services.gwi.agents.code_host import CodeHost, Topic
 from holdfast.services.gwi.domain.changes import PreparedChange
 from holdfast.services.gwi.domain.patches import Patchset
+from holdfast.services.gwi.domain.receipts import IntentReceipt
 from holdfast.services.gwi.models.runs import AgentRun
 from holdfast.services.gwi.run_starts import RunRequest
 
@@ -28,7 +29,8 @@ class ModelAccess(Protocol):
 class AgentTask(msgspec.Struct, kw_only=True):
     """What an agent works on: the run, its topic, and what the agents before it found, by their names.
 
-    `change` is the change so far; `candidate` the patch that people approved, where the run applies one.
+    `change` is the change so far; `candidate` the patch that people approved, where the run applies one,
+    and `receipt` its receipt.
     """
 
     run: AgentRun
@@ -38,6 +40,7 @@ class AgentTask(msgspec.Struct, kw_only=True):
     found: dict[str, Any]
     change: PreparedChange | None = None
     candidate: Patchset | None = None
+    receipt: IntentReceipt | None = None
     model: ModelAccess | None = None
 
 

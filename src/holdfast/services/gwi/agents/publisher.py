@@ -39,7 +39,7 @@ async def publish(task: AgentTask, how: Publication, *, lines: list[str]) -> Pub
 
 
 async def _branch(task: AgentTask, change: PreparedChange, sha: str) -> list[RunEffect]:
-    await task.host.create_branch(change.branch, sha)
+    await task.host.create_branch(change.branch, sha, message=change.message)
     pull, _ = await task.host.open_pull(change, body=_description(task))
     details = {"branch": change.branch, "commit": sha}
     return [
@@ -61,12 +61,20 @@ async def _push(task: AgentTask, change: PreparedChange, sha: str) -> list[RunEf
 def _description(task: AgentTask) -> str:
     """The pull request's text: the receipt of the change."""
     closes = f"Closes #{task.topic.number}\n\n" if task.topic.number and task.topic.pull is None else ""
-    approval = task.run.approval_status or "none"
-    return (
-        f"{closes}| receipt | |\n|---|---|\n| run | {task.run.id} |\n| intent | {task.run.type} |\n"
-        f"| started by | {task.run.trigger.user_id or task.run.trigger.source} |\n"
-        f"| candidate | {task.run.candidate_id or 'none'} |\n| approval | {approval} |\n"
-    )
+    rows = {
+        "run": task.run.id,
+        "intent": task.receipt.intent if task.receipt else task.run.type,
+        "started by": task.run.trigger.user_id or task.run.trigger.source,
+        "candidate": task.run.candidate_id or "none",
+        "approval": task.receipt.policy_approval if task.receipt else task.run.approval_status or "none",
+    }
+    if task.receipt:
+        rows |= {
+            "change": task.receipt.change_summary, "proposed by": task.receipt.actor,
+            "scope": task.receipt.scope, "when": task.receipt.when, "evidence": task.receipt.evidence,
+        }  # fmt: skip
+    lines = [f"| {name} | {' '.join(text.split()).replace('|', '/')} |" for name, text in rows.items()]
+    return closes + "\n".join(["| receipt | |", "|---|---|", *lines, ""])
 
 
 def _comment(task: AgentTask, lines: list[str], effects: list[RunEffect]) -> str:
