@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast.services.gwi.models.work import SignalContext, WorkItem, WorkSignal
+from holdfast.services.gwi.models.work import Candidate, SignalContext, WorkItem, WorkSignal
+from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.queue import ItemChange, QueueFilter, WorkQueue
 from holdfast.services.gwi.operations.signals import Signals
 from holdfast.store import patch
@@ -16,6 +17,7 @@ from holdfast.testing import ManualClock
 from tests.operations.commit_log import CommitLog
 from tests.operations.scenarios import World, scenario
 from tests.services.gwi.harness import REPO, TENANT, Harness, gwi_harness
+from tests.services.gwi.test_candidates import a_patch
 
 
 @contextlib.asynccontextmanager
@@ -88,3 +90,39 @@ async def _(world: World) -> None:
         await clock.advance(3_601)
         (woken,) = await world.act(harness.gwi.queue.wake(harness.system, [item.id]))
         assert not woken.snoozed
+
+
+async def _candidate(harness: Harness) -> Candidate:
+    return await harness.gwi.candidates.create(harness.by("dora"), (await _item(harness)).id, patch=a_patch())
+
+
+@scenario(Candidates.create)
+async def _(world: World) -> None:
+    async with _work(world) as harness:
+        item = await _item(harness)
+        made = await world.act(harness.gwi.candidates.create(harness.by("dora"), item.id))
+        assert made.status == "draft"
+
+
+@scenario(Candidates.revise)
+async def _(world: World) -> None:
+    async with _work(world) as harness:
+        candidate = await _candidate(harness)
+        doing = harness.gwi.candidates.revise(harness.by("dora"), candidate.id, patch=a_patch("b.py"))
+        assert (await world.act(doing)).patch_hash != candidate.patch_hash
+
+
+@scenario(Candidates.vote)
+async def _(world: World) -> None:
+    async with _work(world) as harness:
+        candidate = await _candidate(harness)
+        doing = harness.gwi.candidates.vote(harness.by("dean"), candidate.id, decision="approved")
+        assert (await world.act(doing)).status == "approved"
+
+
+@scenario(Candidates.apply)
+async def _(world: World) -> None:
+    async with _work(world) as harness:
+        candidate = await _candidate(harness)
+        await harness.gwi.candidates.vote(harness.by("dean"), candidate.id, decision="approved")
+        assert (await world.act(harness.gwi.candidates.apply(harness.by("adam"), candidate.id))).applying

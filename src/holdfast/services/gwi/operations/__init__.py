@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.service import Context
+from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.connectors import ConnectorOperations
 from holdfast.services.gwi.operations.members import MemberOperations
 from holdfast.services.gwi.operations.policies import PolicyOperations
 from holdfast.services.gwi.operations.profiles import ProfileOperations
-from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.queue import WorkQueue
 from holdfast.services.gwi.operations.repos import RepoOperations
 from holdfast.services.gwi.operations.runs import RunOperations
