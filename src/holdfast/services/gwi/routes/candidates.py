@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId
@@ -37,7 +37,7 @@ class VoteRequest(RequestBody, frozen=True):
 async def candidates(
     operations: Operations,
     tenant_id: TenantId,
-    status: CandidateStatus | None = None,
+    status: FromQuery[CandidateStatus | None] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> CandidatesResponse:

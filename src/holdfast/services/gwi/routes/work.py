@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId
@@ -95,7 +95,7 @@ class CandidateRequest(RequestBody, frozen=True):
 async def signals(
     operations: Operations,
     tenant_id: TenantId,
-    status: SignalStatus | None = None,
+    status: FromQuery[SignalStatus | None] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> SignalsResponse:
@@ -142,11 +142,11 @@ async def queue(
     status: Annotated[
         list[WorkStatus] | None, QueryParameter(description="Items in these states; live ones by default.")
     ] = None,
-    type: WorkType | None = None,
+    type: FromQuery[WorkType | None] = None,
     repo: Annotated[str | None, QueryParameter(description="Of this repository, owner/name.")] = None,
     assignee: Annotated[str | None, QueryParameter(description="Assigned to this person.")] = None,
     min_score: Annotated[int | None, QueryParameter(name="minScore", ge=0, le=100)] = None,
-    snoozed: bool = False,
+    snoozed: FromQuery[bool] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> QueueResponse:
