@@ -20,7 +20,7 @@ from tests.faults.controlled_process import ControlledProcess, run_processes
 
 WORKER = "tests.faults.clock_worker"
 HOUR_S = 3_600.0
-EVENTS, RUNS, SLOTS = 120, 30, 20
+EVENTS, RUNS, SLOTS = 60, 16, 20
 RECEIVE_S = 0.05
 # How far the second process's clock is off when it starts, and what both are set to while they work.
 CASES = {

@@ -21,7 +21,7 @@ from tests.faults.controlled_process import ROOT, run_processes
 from tests.faults.copy_writer import DOCUMENTS, PARCELS, Bill, Parcel, fill
 
 COUNT = int(os.environ.get("HOLDFAST_COPIED", "3000"))
-KILLS = 5
+KILLS = 4
 WRITTEN_BETWEEN = 60
 PATIENCE_S = 120.0
 ALL: list[type[Document]] = [*DOCUMENTS, Copy]

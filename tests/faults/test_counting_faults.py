@@ -18,7 +18,7 @@ from holdfast.kit.audit import Audit
 from holdfast.kit.metering import Meter
 from tests.faults.counting_worker import DOCUMENTS, TENANT
 
-EVENTS = int(os.environ.get("HOLDFAST_METERED_EVENTS", "100000"))
+EVENTS = int(os.environ.get("HOLDFAST_METERED_EVENTS", "40000"))
 COUNTS = {"sqlite": EVENTS, "postgresql": EVENTS // 4}
 PROCESSES = 8
 BOTH_SUMS = """

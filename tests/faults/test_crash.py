@@ -1,6 +1,6 @@
 """A writer killed at any moment: what it was told is kept is there whole, nothing is there in part.
 
-`HOLDFAST_CRASHES` says how often (200).
+`HOLDFAST_CRASHES` says how often (100).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.store import Query, Store, create
 from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Part
 
-CRASHES = int(os.environ.get("HOLDFAST_CRASHES", "200"))
+CRASHES = int(os.environ.get("HOLDFAST_CRASHES", "100"))
 PARTS = 3
 
 

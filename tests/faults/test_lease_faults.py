@@ -16,7 +16,7 @@ from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.faults.lease_worker import Ledger, Line, opened, writes_line
 
 # In the normal run a short history; 10,000 turns take half a minute on SQLite and two on PostgreSQL.
-TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "600"))
+TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "300"))
 FIRESTORE_TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS_FIRESTORE", "80"))
 TTL_S = 0.4
 WORKER = "tests.faults.lease_worker"

@@ -1,6 +1,6 @@
 """Delivery under fire: a receiver that fails three in ten, workers killed again and again, nothing lost.
 
-`HOLDFAST_FIRE_EVENTS` sets how many events (10,000 unless told).
+`HOLDFAST_FIRE_EVENTS` sets how many events (4,000 unless told).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.kit.outbox import OUTBOX_MODELS, BreakerPolicy, Delivery, Endpoint
 from holdfast.store import Query, Store, put
 
 ROOT = Path(__file__).parents[2]
-EVENTS = int(os.environ.get("HOLDFAST_FIRE_EVENTS", "10000"))
+EVENTS = int(os.environ.get("HOLDFAST_FIRE_EVENTS", "4000"))
 ENDPOINTS = 4
 TIMEOUT_S = 1.0
 OPEN_STATES = ("pending", "sending", "failed")

@@ -1,6 +1,6 @@
 """A rotation of many secrets beside writers, killed again and again: every secret stays readable.
 
-`HOLDFAST_SECRETS` says how many on SQLite (100,000); PostgreSQL takes a tenth.
+`HOLDFAST_SECRETS` says how many on SQLite (50,000); PostgreSQL takes a tenth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.store import Increment, Query, Store, create, patch
 from tests.faults.rotation_worker import DOCUMENTS, Grant
 
-SECRETS = int(os.environ.get("HOLDFAST_SECRETS", "100000"))
+SECRETS = int(os.environ.get("HOLDFAST_SECRETS", "50000"))
 KILLS = 6
 COUNTS = {"sqlite": SECRETS, "postgres": SECRETS // 10}
 

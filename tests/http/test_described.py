@@ -35,9 +35,9 @@ from holdfast.runtime import Runtime
 from tests.http.bed import SECRET, SERVICE
 from tests.http.processes import announce, holdfast_process
 
-REQUESTS_MIN = int(os.environ.get("HOLDFAST_TEST_REQUESTS", "1000"))
+REQUESTS_MIN = int(os.environ.get("HOLDFAST_TEST_REQUESTS", "500"))
 # How many of each kind an operation gets in one round; those with few parameters run out before.
-EXAMPLES = 8
+EXAMPLES = 3
 ROUNDS_MAX = 20
 # These take their time for each request.
 FEW = {"/work/drain": 3, "/api/v1/audit/verify": 5}
