@@ -20,7 +20,7 @@ import pytest
 import structlog
 import uvloop
 from argon2 import PasswordHasher
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from holdfast.kit.access import passwords
 from holdfast.testing import (
@@ -59,7 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_EngineCount(config), "engine-count")
     _log_plain_tracebacks()
     # The same examples in every run, however slow the machine; HOLDFAST_RANDOM=1 looks for new ones.
-    settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+    slow = [HealthCheck.too_slow]
+    settings.register_profile(
+        "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=slow
+    )
     if not os.environ.get("HOLDFAST_RANDOM"):
         settings.load_profile("repeatable")
     # Workers find what is theirs in the environment.

@@ -23,9 +23,9 @@ async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
 
 async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(bed: Bed) -> None:
     setting = Setting(bed.runtime)
-    await setting.deliver(await setting.endpoint(), "e1")
+    await setting.deliver(await setting.endpoint(), "windfall")
     ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
-    for page, mark in (("deliveries", "e1"), ("endpoints", "tree-1")):
+    for page, mark in (("deliveries", "windfall"), ("endpoints", "tree-1")):
         assert mark in await ann.page(f"/console/{page}?outbox=orchard")
         empty = await ann.page(f"/console/{page}?outbox=harbour")
         assert mark not in empty

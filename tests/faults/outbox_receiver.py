@@ -18,7 +18,7 @@ import uvloop
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 ERROR = b"HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\noops"
 FAILING = 0.3
-TOO_SLOW_S = 3.0
+TOO_SLOW_S = 30.0
 SLOW_S = 0.15
 
 

@@ -33,6 +33,8 @@ async def main(url: str, name: str) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     print("ready", flush=True)
     await dispatcher.run(stop)
+    # Results that came too late: on a busy machine a lease can end while its holder lives.
+    print(dispatcher.status().lost + dispatcher.status().unsettled, flush=True)
     await sender.close()
     await store.close()
 
