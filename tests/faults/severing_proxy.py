@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-Loss = Literal["request", "answer"]
+Loss = Literal["request", "answer", "silence"]
 
 
 class SeveringProxy:
@@ -24,6 +24,8 @@ class SeveringProxy:
 
     def sever(self, loss: Loss, *, when: Callable[[bytes], bool], for_good: bool = False) -> None:
         """Break at the first request that `when` picks: before the server gets it, or after it answered.
+
+        After "silence" the link stays open and carries nothing more either way: the server gets the request.
 
         `for_good` lets nobody through afterwards, until `mend`.
         """
@@ -43,10 +45,11 @@ class SeveringProxy:
             return
         up_reader, up_writer = await asyncio.open_connection(*self._target)
         lost = asyncio.Event()
+        silent = asyncio.Event()
         ways: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._away.wait()),
-            asyncio.create_task(self._requests(reader, up_writer, lost)),
-            asyncio.create_task(self._answers(up_reader, writer, lost)),
+            asyncio.create_task(self._requests(reader, up_writer, lost, silent)),
+            asyncio.create_task(self._answers(up_reader, writer, lost, silent)),
         ]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for way in ways:
@@ -58,7 +61,11 @@ class SeveringProxy:
                 await end.wait_closed()
 
     async def _requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lost: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        lost: asyncio.Event,
+        silent: asyncio.Event,
     ) -> None:
         while data := await reader.read(65_536):
             if self._loss is not None and self._when(data):
@@ -66,16 +73,24 @@ class SeveringProxy:
                 self.severed += 1
                 if loss == "request":
                     return
-                lost.set()
+                (silent if loss == "silence" else lost).set()
+            elif silent.is_set():
+                continue
             writer.write(data)
             await writer.drain()
 
     async def _answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lost: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        lost: asyncio.Event,
+        silent: asyncio.Event,
     ) -> None:
         while data := await reader.read(65_536):
             if lost.is_set():
                 return
+            if silent.is_set():
+                continue
             writer.write(data)
             await writer.drain()
 

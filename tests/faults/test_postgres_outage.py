@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.model import Claim, Document, document
 from holdfast.store import Catalog, Committed, Increment, Query, Store, create, patch, postgres, put
+from holdfast.store.postgres.link_probe import PROBE_S
 from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
 
@@ -289,6 +290,39 @@ async def test_settling_whose_link_breaks_is_made_once_and_tells_who_lost_the_cl
         assert told == {"mine": Committed, "stolen": LeaseLostError}
         kept = await store.get_many(Errand, ["mine", "stolen"])
         assert [one.doc.note for one in kept if one is not None] == ["the-one", ""]
+
+
+async def test_a_link_that_goes_silent_holds_commits_up_for_seconds_and_not_for_the_time_limit(
+    postgres_url: str,
+) -> None:
+    # The limits of the test are far below the time limit of a statement, which nothing may wait for.
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?timeout_s=600") as store:
+        await store.commit(create(Receipt(id="warm")))
+        proxy.sever("silence", when=lambda data: b"the-one" in data)
+        async with asyncio.timeout(60):
+            first = asyncio.create_task(store.commit(create(Receipt(id="the-one"))))
+            await asyncio.sleep(0)
+            await asyncio.gather(first, *(store.commit(create(Receipt(id=f"late-{n}"))) for n in range(5)))
+        assert proxy.severed == 1
+        with pytest.raises(AlreadyExistsError):
+            await store.commit(create(Receipt(id="the-one")))
+
+
+async def test_a_statement_that_waits_for_a_lock_is_not_taken_for_a_dead_link(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await store.commit(create(Counter(id="shared")))
+        holder = await asyncpg.connect(postgres_url)
+        await holder.execute("BEGIN; LOCK TABLE counters")
+        change = store.commit(patch(Counter, "shared", changes={"count": Increment(1)}))
+        waiting = asyncio.create_task(change)
+        await asyncio.wait({waiting}, timeout=2.5 * PROBE_S)
+        assert not waiting.done()
+        await holder.execute("ROLLBACK")
+        await asyncio.wait_for(waiting, 60)
+        await holder.close()
+        kept = await store.get(Counter, "shared")
+        assert kept is not None
+        assert kept.doc.count == 1
 
 
 async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(

@@ -191,5 +191,6 @@ class _Answering:
             # The answer has begun: cutting it off is the only way left to say that it is not whole.
             raise ConnectionError("the answer broke off")
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(b"retry-after", b"1")] if status == 504 else []
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

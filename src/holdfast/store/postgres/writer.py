@@ -19,6 +19,7 @@ from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.postgres.batch import Batch, UnreadCreateError, keys_to_read
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
+from holdfast.store.postgres.link_probe import probed
 from holdfast.store.postgres.pool import (
     ConnectionPool,
     PgConnection,
@@ -137,7 +138,8 @@ class PostgresWriter:
             try:
                 connection = await self._connect()
                 batch = self._next_version()
-                await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
+                with probed(self._pool, connection):
+                    await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._outcomes(work, commits)
             except (asyncpg.UniqueViolationError, UnreadCreateError):
                 careful = True
