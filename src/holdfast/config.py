@@ -123,7 +123,9 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Limits per caller, per address without credentials, and per request.
 
     A burst is how many requests may come at once; after it, so many a second. `read_s` is for a request to
-    arrive, `request_s` for its response.
+    arrive, `request_s` for its response. At most `webhook_concurrency` webhooks are stored at once and
+    `webhook_waiting_max` more wait; past them, or while `backlog_max` messages are due to be handled, they
+    are answered 503.
     """
 
     caller_per_s: Rate = 100.0
@@ -132,6 +134,9 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     address_burst: Burst = 200
     request_s: Seconds = 30.0
     read_s: Seconds = 15.0
+    webhook_concurrency: Burst = 64
+    webhook_waiting_max: Burst = 1_000
+    backlog_max: Burst = 50_000
 
 
 _TABLES: dict[str, Any] = {"oidc": tuple[Issuer, ...], "limits": RequestLimits}

@@ -15,6 +15,7 @@ from holdfast.errors import DeclarationError
 from holdfast.http import routes
 from holdfast.http.asgi import AsgiApp
 from holdfast.http.authentication import Authenticator, SessionAuthenticator, TokenAuthenticator
+from holdfast.http.backpressure import Backpressure
 from holdfast.http.change_stream import ChangeStream, topics_of
 from holdfast.http.error_responses import ErrorFormats, exception_handlers
 from holdfast.http.guard import RouteGuard, check_declared
@@ -158,14 +159,16 @@ def _constant(value: Any) -> Callable[[], Any]:
 def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
     found: dict[str, Ingest] = {}
     large, time_limit_s = asyncio.Semaphore(LARGE_AT_ONCE), runtime.config.limits.request_s
+    backpressure = Backpressure(runtime.store, runtime.config.limits)
     for service in runtime.services:
         for hook in runtime.parts[service.name].webhooks:
             for path in _places(service, hook.path, at_root=at_root):
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")
                 found[path] = Ingest(
-                    hook, runtime.inbox, time_limit_s=time_limit_s, large=large, errors=service.errors
-                )
+                    hook, runtime.inbox, time_limit_s=time_limit_s, large=large, backpressure=backpressure,
+                    errors=service.errors,
+                )  # fmt: skip
     return found
 
 

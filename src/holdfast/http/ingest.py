@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
+from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox, Receipt
@@ -48,9 +49,11 @@ class Ingest:
         *,
         time_limit_s: float,
         large: asyncio.Semaphore,
+        backpressure: Backpressure,
         errors: ErrorFormat = PLATFORM_FORMAT,
     ) -> None:
         self.hook, self._inbox, self._large, self._errors = hook, inbox, large, errors
+        self._backpressure = backpressure
         self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
@@ -81,10 +84,12 @@ class Ingest:
         source, message = self.hook.source, await receive()
         if not message.get("more_body"):
             body = _within(message.get("body", b""), source.body_bytes_max)
-            return await self._inbox.receive(source, headers, body)
+            async with self._backpressure.place():
+                return await self._inbox.receive(source, headers, body)
         async with AsyncExitStack() as places:
             body = await self._whole_body(message, receive, headers=headers, places=places)
-            return await self._inbox.receive(source, headers, body)
+            async with self._backpressure.place():
+                return await self._inbox.receive(source, headers, body)
 
     async def _whole_body(
         self, message: Message, receive: Receive, *, headers: Mapping[str, str], places: AsyncExitStack
