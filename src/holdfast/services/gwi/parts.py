@@ -7,11 +7,13 @@ from typing import Any
 from holdfast.service import AuditPart, Context, MeterPart, Parts, Webhook
 from holdfast.services.gwi.event_requests import EventRequests
 from holdfast.services.gwi.jobs import jobs_of
+from holdfast.services.gwi.models.automation import InstanceSchedule
 from holdfast.services.gwi.models.records import AUDIT, METER
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.routes import ROUTES
 from holdfast.services.gwi.run_execution import RunExecution, app_of
+from holdfast.services.gwi.schedule_worker import ScheduleWorker
 from holdfast.services.gwi.settings import GwiSettings
 from holdfast.services.gwi.signal_worker import SignalWorker
 from holdfast.services.gwi.webhook import PATH, SOURCE, GithubWebhook
@@ -27,8 +29,11 @@ def build(context: Context) -> Parts:
         meters=[MeterPart(name="gwi", models=METER)],
         runs=[execution.part],
         jobs=jobs_of(gwi, context.audit),
-        loops={"signals": SignalWorker(context.store, gwi.signals, context.audit)},
-        queues={"signals": SignalQueue},
+        loops={
+            "signals": SignalWorker(context.store, gwi.signals, context.audit),
+            "schedules": ScheduleWorker(context.store, gwi.automation, context.audit),
+        },
+        queues={"signals": SignalQueue, "schedules": InstanceSchedule},
         operations=gwi,
         **_webhook(context, gwi, execution),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service import Context
+from holdfast.services.gwi.operations.automation import Automation
 from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.connectors import ConnectorOperations
 from holdfast.services.gwi.operations.members import MemberOperations
@@ -13,6 +14,7 @@ from holdfast.services.gwi.operations.repos import RepoOperations
 from holdfast.services.gwi.operations.runs import RunOperations
 from holdfast.services.gwi.operations.signals import Signals
 from holdfast.services.gwi.operations.tenants import TenantOperations
+from holdfast.services.gwi.operations.usage import UsageOperations
 from holdfast.services.gwi.run_execution import RunExecution
 
 
@@ -34,3 +36,5 @@ class Gwi:
         self.queue = WorkQueue(store)
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
         self.candidates = Candidates(store, execution.application)
+        self.usage = UsageOperations(store, context.meter)
+        self.automation = Automation(store, execution.starts)
