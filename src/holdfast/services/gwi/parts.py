@@ -11,6 +11,7 @@ from holdfast.services.gwi.models.automation import InstanceSchedule
 from holdfast.services.gwi.models.records import AUDIT, METER
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations import Gwi
+from holdfast.services.gwi.operations.automation import InstanceStarts
 from holdfast.services.gwi.routes import ROUTES
 from holdfast.services.gwi.run_execution import RunExecution, app_of
 from holdfast.services.gwi.schedule_worker import ScheduleWorker
@@ -23,6 +24,7 @@ def build(context: Context) -> Parts:
     """Build the service's parts."""
     execution = RunExecution(context, app_of(context))
     gwi = Gwi(context, execution)
+    instance_starts = InstanceStarts(context.store, execution.starts)
     return Parts(
         routes=ROUTES,
         audits=[AuditPart(name="gwi", models=AUDIT)],
@@ -31,7 +33,7 @@ def build(context: Context) -> Parts:
         jobs=jobs_of(gwi, context.audit),
         loops={
             "signals": SignalWorker(context.store, gwi.signals, context.audit),
-            "schedules": ScheduleWorker(context.store, gwi.automation, context.audit),
+            "schedules": ScheduleWorker(context.store, instance_starts, context.audit),
         },
         queues={"signals": SignalQueue, "schedules": InstanceSchedule},
         operations=gwi,

@@ -11,7 +11,7 @@ from holdfast.kit.worker_loop import WorkerLoop
 from holdfast.services.gwi.models.automation import InstanceSchedule
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import RunTrigger
-from holdfast.services.gwi.operations.automation import Automation
+from holdfast.services.gwi.operations.automation import InstanceStarts
 from holdfast.store import Snapshot, Store, Transaction, put
 
 CONCURRENCY: Final = 8
@@ -26,11 +26,11 @@ class ScheduleWorker(WorkerLoop[InstanceSchedule]):
     Times that passed while no process worked are made up for once.
     """
 
-    def __init__(self, store: Store, automation: Automation, audits: AuditFactory) -> None:
+    def __init__(self, store: Store, starts: InstanceStarts, audits: AuditFactory) -> None:
         super().__init__(
             store.privileged(), InstanceSchedule, concurrency=CONCURRENCY, lease_s=LEASE_S, poll_s=POLL_S
         )
-        self._automation, self._audits = automation, audits
+        self._starts, self._audits = starts, audits
 
     async def _act(self, claimed: Snapshot[InstanceSchedule], until_s: float) -> None:
         try:
@@ -51,7 +51,7 @@ class ScheduleWorker(WorkerLoop[InstanceSchedule]):
                 return
             schedule, now = stored.doc, self._clock.now()
             if starts:
-                run = await self._automation.start(
+                run = await self._starts.start(
                     tx, tenant_id, schedule.instance_id, trigger=RunTrigger(source="scheduled"), actor=ACTOR
                 )
                 schedule.last_run_id, schedule.last_run_at = run.id, now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service import Context
-from holdfast.services.gwi.operations.automation import Automation
+from holdfast.services.gwi.operations.automation import Automation, InstanceStarts
 from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.connectors import ConnectorOperations
 from holdfast.services.gwi.operations.members import MemberOperations
@@ -37,4 +37,4 @@ class Gwi:
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
         self.candidates = Candidates(store, execution.application)
         self.usage = UsageOperations(store, context.meter)
-        self.automation = Automation(store, execution.starts)
+        self.automation = Automation(store, InstanceStarts(store, execution.starts))

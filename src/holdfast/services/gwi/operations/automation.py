@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.kit.access.authorization import has_role
 from holdfast.kit.schedules.cron import check_cron, next_slot
 from holdfast.operation import Operator, operation
 from holdfast.services.gwi.models.automation import Instance, InstanceSchedule, Template
@@ -54,13 +55,51 @@ def _built_in(type: RunType, purpose: str) -> Template:
 BUILT_IN: Final = {one.id: one for one in (_built_in(*pair) for pair in _PURPOSES.items())}
 
 
+class InstanceStarts:
+    """Starts runs of instances in the caller's transaction: asked for by people, or at their times."""
+
+    def __init__(self, store: Store, starts: RunStarts) -> None:
+        self._store, self._starts = store, starts
+
+    async def start(
+        self, tx: Transaction, tenant_id: str, instance_id: str, *, trigger: RunTrigger, actor: str = ""
+    ) -> AgentRun:
+        """Start a run of an instance in the caller's transaction."""
+        stored = await tx.get(Instance, tenant_id, instance_id)
+        if stored is None:
+            raise NotFoundError(f"no instance {instance_id!r}")
+        instance = stored.doc
+        if not instance.enabled:
+            raise ConflictError(f"instance {instance_id} is not enabled")
+        template = await self.template(instance.template_id)
+        given = _configuration(template.defaults | instance.configuration)
+        request = RunRequest(
+            type=template.run_type, repo_id=instance.repo_id, trigger=trigger, instance_id=instance_id,
+            number=given.number, title=given.title or instance.name, instructions=given.instructions,
+            risk_mode=given.risk_mode,
+        )  # fmt: skip
+        run = await self._starts.start(tx, tenant_id, request, actor=actor)
+        changes = {"last_run_id": run.id, "last_run_at": run.created_at, "updated_at": run.created_at}
+        tx.write(patch(Instance, tenant_id, instance_id, changes=changes))
+        return run
+
+    async def template(self, template_id: str) -> Template:
+        """A template, built in or stored."""
+        if template_id in BUILT_IN:
+            return BUILT_IN[template_id]
+        stored = await self._store.privileged().get(Template, template_id)
+        if stored is None:
+            raise NotFoundError(f"no template {template_id!r}")
+        return stored.doc
+
+
 class Automation:
     """The operations on templates, instances and schedules, and their reads.
 
     Example: `await operations.automation.run_instance(by, instance.id)`
     """
 
-    def __init__(self, store: Store, starts: RunStarts) -> None:
+    def __init__(self, store: Store, starts: InstanceStarts) -> None:
         self._store, self._clock, self._starts = store, store.clock, starts
 
     @operation("template.created", area=AREA, verb="create", needs="admin", platform=True)
@@ -89,7 +128,7 @@ class Automation:
         configuration: Mapping[str, Any] | None = None,
     ) -> Instance:  # fmt: skip
         """Set up a template for one of the tenant's repositories."""
-        template = await self.template(template_id)
+        template = await self._starts.template(template_id)
         _configuration(template.defaults | dict(configuration or {}))
         now = self._clock.now()
         instance = Instance(
@@ -116,31 +155,10 @@ class Automation:
         """Start a run of an instance, within the limits of the tenant's plan."""
         trigger = RunTrigger(source=source, user_id=by.actor)
         return await by.commit(
-            lambda tx: self.start(tx, by.tenant_id, instance_id, trigger=trigger), details=started_details,
-            subject=lambda run: run.id, fields=lambda run: receipt_of(run, by.actor),
+            lambda tx: self._starts.start(tx, by.tenant_id, instance_id, trigger=trigger),
+            details=started_details, subject=lambda run: run.id,
+            fields=lambda run: receipt_of(run, by.actor),
         )  # fmt: skip
-
-    async def start(
-        self, tx: Transaction, tenant_id: str, instance_id: str, *, trigger: RunTrigger, actor: str = ""
-    ) -> AgentRun:
-        """Start a run of an instance in the caller's transaction."""
-        stored = await tx.get(Instance, tenant_id, instance_id)
-        if stored is None:
-            raise NotFoundError(f"no instance {instance_id!r}")
-        instance = stored.doc
-        if not instance.enabled:
-            raise ConflictError(f"instance {instance_id} is not enabled")
-        template = await self.template(instance.template_id)
-        given = _configuration(template.defaults | instance.configuration)
-        request = RunRequest(
-            type=template.run_type, repo_id=instance.repo_id, trigger=trigger, instance_id=instance_id,
-            number=given.number, title=given.title or instance.name, instructions=given.instructions,
-            risk_mode=given.risk_mode,
-        )  # fmt: skip
-        run = await self._starts.start(tx, tenant_id, request, actor=actor)
-        changes = {"last_run_id": run.id, "last_run_at": run.created_at, "updated_at": run.created_at}
-        tx.write(patch(Instance, tenant_id, instance_id, changes=changes))
-        return run
 
     @operation(
         "schedule.created", area=AREA, verb="schedule", needs="developer", subject="instance_id", audit=AUDIT
@@ -187,15 +205,6 @@ class Automation:
 
     # -- reads ----------------------------------------------------------------------------------
 
-    async def template(self, template_id: str) -> Template:
-        """A template, built in or stored."""
-        if template_id in BUILT_IN:
-            return BUILT_IN[template_id]
-        stored = await self._store.privileged().get(Template, template_id)
-        if stored is None:
-            raise NotFoundError(f"no template {template_id!r}")
-        return stored.doc
-
     async def templates(self, *, limit: int = 100) -> Sequence[Template]:
         """The templates: those built in, then the stored ones by name."""
         query = Query(Template).order_by("name").limit(limit)
@@ -208,13 +217,14 @@ class Automation:
         query = Query(Instance).under(tenant_id).order_by("-created_at").limit(limit).after(cursor)
         return await self._store.tenant(tenant_id).query(query)
 
-    async def find(self, instance_id: str) -> Instance:
-        """An instance of any tenant: who may see it is decided in its tenant."""
-        query = Query(Instance).where("id", "==", instance_id).limit(1)
+    async def enter(self, by: Operator, instance_id: str) -> Operator:
+        """The caller in the instance's tenant; NotFoundError, too, for whoever has no role there."""
+        query = Query(Instance).where("id", "==", instance_id).across_parents().limit(1)
         found = (await self._store.privileged().query(query)).docs
-        if not found:
+        inside = await by.in_tenant(found[0].tenant_id) if found else by
+        if not found or not has_role(inside.caller, "viewer", inside.tenant_id):
             raise NotFoundError(f"no instance {instance_id!r}")
-        return found[0]
+        return inside
 
     async def schedules(self, tenant_id: str, instance_id: str) -> Sequence[InstanceSchedule]:
         """The schedules of an instance, newest first."""
