@@ -66,7 +66,7 @@ async def _connect(url: str, catalog: Catalog) -> Engine:
             return await firestore.connect(url, catalog)
     except ModuleNotFoundError as missing:
         extra = "postgres" if scheme.startswith("postgres") else scheme
-        raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast[{extra}]'") from None
+        raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast-kit[{extra}]'") from None
     raise ConfigError(f"no engine for {scheme!r}: use sqlite:///FILE, postgresql://… or firestore://PROJECT")
 
 

@@ -58,7 +58,7 @@ def configure_export(environ: Mapping[str, str] | None = None) -> bool:
         switch_on(_otlp_provider())
     except ModuleNotFoundError as missing:
         log.warning(
-            "traces are configured, but not exported: pip install 'holdfast[otel]'", missing=missing.name
+            "traces are configured, but not exported: pip install 'holdfast-kit[otel]'", missing=missing.name
         )
     return on
 

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
+import os
 import re
+import subprocess
 import sys
-import types
+import tomllib
 from pathlib import Path
 
-import pytest
 from typer.main import get_command
 
 from holdfast.cli import app
 from holdfast.http.routes import operator_routes
 from holdfast.runtime import find_services
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 
 
-async def test_the_twenty_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twenty_lines_run_as_saved(tmp_path: Path) -> None:
     (source,) = re.findall(
         r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
-    module = types.ModuleType("readme")
-    monkeypatch.setitem(sys.modules, "readme", module)
-    monkeypatch.chdir(tmp_path)
-    code = compile(source, str(README), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    result = eval(code, vars(module))
-    assert inspect.iscoroutine(result)
-    await result
+    (tmp_path / "notes.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "notes.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "notes.db").exists()
+
+
+def test_whoever_is_told_to_install_is_told_the_name_of_the_distribution() -> None:
+    """On the index, `holdfast` is somebody else's package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["license-files"]) == ("holdfast-kit", ["LICENSE"])
+    assert (ROOT / "LICENSE").read_text().lstrip().startswith("Apache License")
+    scaffold = (ROOT / "src/holdfast/cli/scaffold/project/pyproject.toml.txt").read_text()
+    assert 'dependencies = ["holdfast-kit"]' in scaffold
+    wrong = re.compile(r"pip install[^`\n]*\bholdfast(?!-kit)[\[>='\"]")
+    pages = [README, *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.txt")]
+    assert [str(page) for page in pages if wrong.search(page.read_text(encoding="utf-8"))] == []
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -107,7 +107,7 @@ def test_a_store_that_a_newer_release_worked_on(tmp_path: Path) -> None:
         await runtime.store.privileged().commit(put(SchemaState(version="99.1.0", at=_LONG_AGO)))
 
     keep(tmp_path, act)
-    assert "holdfast>=99.1.0" in fault(tmp_path, "release")
+    assert "holdfast-kit>=99.1.0" in fault(tmp_path, "release")
 
 
 def test_nobody_who_may_do_everything(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ async def release(runtime: Runtime) -> CheckResult:
     newer = newer_collections(runtime.processes.release, state)
     can = f"it can't start: {'; '.join(newer)}" if newer else "it can work beside and after it"
     said = f"Holdfast {state.version} has worked on this store, and this is {__version__}; {can}"
-    return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={state.version}'")
+    return CheckResult("release", False, said, f"upgrade: pip install 'holdfast-kit>={state.version}'")
 
 
 async def processes(runtime: Runtime) -> CheckResult:

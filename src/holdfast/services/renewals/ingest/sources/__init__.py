@@ -35,7 +35,7 @@ def open_source(place: str) -> TableSource:
     try:
         from holdfast.services.renewals.ingest.sources.database import Database
     except ModuleNotFoundError as missing:
-        raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast[postgres]'") from None
+        raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast-kit[postgres]'") from None
     return Database(place)
 
 
