@@ -93,15 +93,15 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
         before = {row["id"] for row in wait_for(lambda: list_items(tmp_path, *delivered))}
         token = admin_token(tmp_path)
         _second_addresses_follow(demo, token)
-        assert demo.interrupt() < 5
+        assert demo.interrupt() < 30
     with start_demo(tmp_path) as again:
-        assert again.ready_s < 10
+        assert again.ready_s < 30
         assert before <= {row["id"] for row in list_items(tmp_path, *delivered)}
         assert len(list_items(tmp_path, "dlq", "list", "--tenant", "demo")) == len(dead) == 3
         wait_for(lambda: again.ask("/health")[1]["status"] == "ok")
         # The simulated Google is another one now; its pushes come all the same.
         _second_addresses_follow(again, token)
-        assert again.interrupt() < 5
+        assert again.interrupt() < 30
 
 
 def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> None:
@@ -113,7 +113,7 @@ def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> No
         accepted = _simulator_command(demo, "rms", "counts")["accepted"]
         _run_control(demo, token, "webhooks/send")
         wait_for(lambda: _simulator_command(demo, "rms", "counts")["accepted"] > accepted)
-        assert demo.interrupt() < 5
+        assert demo.interrupt() < 30
 
 
 def test_the_buttons_break_the_rms_and_mend_it(stand: Stand) -> None:
@@ -269,7 +269,7 @@ def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) ->
             status, commands = alone.ask("/_control")
             assert status == 200
             assert "trouble" in commands
-            assert alone.interrupt() < 5
+            assert alone.interrupt() < 30
         finally:
             process.kill()
 

@@ -33,7 +33,7 @@ from tests.kit.outbox_fixture import (
 from tests.kit.receiver import OK, Received
 
 DOCUMENTS: list[type[Document]] = [*OUTBOX_MODELS.all, RateLimitDocument]
-SLACK_S = 5.0
+SLACK_S = 30.0
 
 
 async def test_no_more_than_the_concurrency_is_under_way_at_once(live_store: Store) -> None:
@@ -121,7 +121,7 @@ async def test_retries_come_at_their_times(live_store: Store) -> None:
 
     # Neither sorted nor alike: in any other order one comes too early.
     waits = (0.6, 0.9, 0.3)
-    async with receiving(note) as receiver, dispatching(live_store, poll_s=10.0):
+    async with receiving(note) as receiver, dispatching(live_store, poll_s=60.0):
         endpoint = await endpoint_at(live_store, receiver.url(), retry=RetryPolicy(waits_s=waits))
         began = time.monotonic()
         await send(live_store, endpoint, "evt-1")
@@ -233,7 +233,7 @@ async def test_an_attempt_ends_at_its_time_limit(live_store: Store) -> None:
         found = await state_is(live_store, "evt-1", "dead")
     (attempt,) = found.attempts
     assert attempt.failure == "timeout"
-    assert 250 <= attempt.latency_ms < 4_500
+    assert 250 <= attempt.latency_ms < 20_000
 
 
 async def test_only_the_first_kb_of_an_answer_is_kept(live_store: Store) -> None:

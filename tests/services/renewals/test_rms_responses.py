@@ -144,12 +144,12 @@ async def test_every_answer_is_judged_as_it_should_be(
             receiver.answers[name].append(answer)
             told[name] = await trigger(server, name)
         for name, (_, status, statuses) in FIRST_ANSWERS.items():
-            found = await server.delivery(told[name]["deliveryId"], "delivered", "dlq", within_s=10)
+            found = await server.delivery(told[name]["deliveryId"], "delivered", "dlq", within_s=60)
             assert (found["status"], [one["status"] for one in found["attempts"]]) == (status, statuses), name
             assert len({one.body for one in receiver.got[name]}) == 1, name
             assert len(receiver.got[name]) == len(statuses), name
             # A wait that makes no sense is as if none was asked for: the schedule's own second.
-            assert all(0.99 <= wait < 10 for wait in seconds_between(found["attempts"])), (name, found)
+            assert all(0.99 <= wait < 30 for wait in seconds_between(found["attempts"])), (name, found)
         await every_dead_letter_has_its_delivery(server)
 
 
@@ -180,7 +180,7 @@ async def test_a_date_to_retry_after_is_waited_for_and_an_absurd_one_for_an_hour
         found = await server.delivery(dora["deliveryId"], "delivered")
         (waited,) = seconds_between(found["attempts"])
         # A date has whole seconds; a busy machine may be late, but not by an hour.
-        assert 1.9 <= waited < 15
+        assert 1.9 <= waited < 60
         held = await server.delivery(egon["deliveryId"], "failed")
         due, tried = [datetime.fromisoformat(held[name]) for name in ("nextRetryAt", "lastAttemptAt")]
         assert timedelta(minutes=59) < due - tried < timedelta(minutes=61)
