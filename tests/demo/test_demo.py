@@ -182,6 +182,21 @@ def test_a_story_that_somebody_posts_is_near_the_top_of_every_list(stand: Stand)
     assert "voted" in _run_control(demo, token, "hackernews/hour")
 
 
+def test_a_command_on_a_pull_request_starts_a_run_that_answers_there(stand: Stand) -> None:
+    _, demo, token = stand
+
+    def comments() -> list[str]:
+        shown = _simulator_command(demo, "github", "repository", repo="kelp-works/tides")
+        return [one["body"] for one in shown["comments"]]
+
+    assert "is in the queue" in _run_control(demo, token, "gwi/pull")
+    assert "no longer merges" in _run_control(demo, token, "gwi/conflict")
+    wait_for(lambda: "Written on" in _run_control(demo, token, "gwi/triage"))
+    wait_for(lambda: any("started triage run-" in one for one in comments()))
+    wait_for(lambda: any(one.startswith("**triage** by") for one in comments()))
+    assert "could not deliver" in _run_control(demo, token, "gwi/lose")
+
+
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
     _, demo, token = stand
     assert demo.ask("/demo/scenes/webhooks/break", body={})[0] == 401

@@ -13,12 +13,16 @@ from holdfast.simulators.server import Command
 
 
 class AddRepository(Command[GithubState], frozen=True):
-    """A repository with files on `main`: {name, files, private}; its owner is an organisation by default."""
+    """A repository with files on `main`: {name, files, private, ownerType, firstNumber}.
+
+    Its owner is an organisation by default; issues and pull requests are numbered from `firstNumber` on.
+    """
 
     name: str
     files: dict[str, str] = {}
     private: bool = False
     owner_type: Literal["Organization", "User"] = "Organization"
+    first_number: int = 1
 
     def run(self, state: GithubState) -> object:
         owner_login, _, name = self.name.partition("/")
@@ -26,6 +30,7 @@ class AddRepository(Command[GithubState], frozen=True):
         repo = SimulatedRepository(
             state.next_id(), name, owner=owner, private=self.private, created_at=state.clock.now()
         )
+        repo.next_number = self.first_number
         state.repositories[repo.id] = repo
         repo.push("main", self.files, message="Begin", by=state.signature(owner))
         return Resources(state).repository_name(repo)

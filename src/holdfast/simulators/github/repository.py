@@ -83,7 +83,7 @@ class SimulatedRepository:
         self, id: int, name: str, *, owner: SimulatedAccount, private: bool, created_at: datetime
     ) -> None:
         self.id, self.name, self.owner, self.private, self.created_at = id, name, owner, private, created_at
-        self.default_branch = "main"
+        self.default_branch, self.next_number = "main", 1
         self.git = GitObjects()
         self.branches: dict[str, str] = {}
         self.issues: dict[int, SimulatedIssue] = {}

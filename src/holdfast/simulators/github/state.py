@@ -102,7 +102,8 @@ class GithubState:
 
     def add_issue(self, repo: SimulatedRepository, user: SimulatedAccount, **fields: Any) -> SimulatedIssue:
         """Open an issue or pull request; they share their numbers."""
-        number, now = max(repo.issues, default=0) + 1, self.clock.now()
+        number, now = repo.next_number, self.clock.now()
+        repo.next_number += 1
         issue = SimulatedIssue(
             id=self.next_id(), number=number, user=user, created_at=now, updated_at=now, **fields
         )

@@ -1,0 +1,239 @@
+"""gwi and a simulated GitHub: an organisation with one repository, where the App is installed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.demo.scene import Control, Fact, Scene, Stage
+from holdfast.demo.simulator_set import SimulatorSet
+from holdfast.services.gwi.models.tenants import Member, MemberRole, Tenant, tenant_id_of
+from holdfast.services.gwi.operations import Gwi
+from holdfast.services.gwi.operations.runs import RunFilter
+from holdfast.simulators.github import (
+    AddLabel,
+    AddRepository,
+    DisturbDeliveries,
+    GithubSimulator,
+    InjectedFault,
+    Install,
+    OpenIssue,
+    OpenPull,
+    PushFiles,
+    SetWebhook,
+    ShowRepository,
+    WriteComment,
+)
+from holdfast.store import put
+
+ORGANISATION: Final = "kelp-works"
+REPO: Final = f"{ORGANISATION}/tides"
+SECRET: Final = "simulated-webhook-secret"
+PLAN: Final = "pro"
+# The installer of the App becomes the owner; these are members besides.
+PEOPLE: Final[Mapping[str, MemberRole]] = {"maintainer": "admin", "reviewer": "developer"}
+WIDTH: Final = "def width(tide):\n    return tide.high - tide.low\n"
+TABLE: Final = "def table(tides):\n    return [width(tide) for tide in tides]\n"
+FILES: Final = {
+    "README.md": "# Tides\n\nReads the tables of the harbour.\n",
+    "tides/width.py": WIDTH, "tides/table.py": TABLE, "tests/test_width.py": "def test_width():\n    pass\n",
+}  # fmt: skip
+ISSUES: Final[Sequence[tuple[str, list[str]]]] = (
+    ("The width of a neap tide is negative", ["bug", "urgent"]),
+    ("Explain the units in the docs", ["low"]),
+    ("Add tests for the table of a whole year", []),
+    ("Critical: a missing station breaks the table", ["bug"]),
+    ("Show the tide of tomorrow", ["enhancement"]),
+)
+BREAKS: Final = 6
+
+
+def settings(world: SimulatorSet) -> Mapping[str, Any]:
+    """The organisation with its repository, and an App for the service."""
+    github = world.get(GithubSimulator)
+    github.run(SetWebhook(url=f"{world.public_url}/gwi/webhook", secret=SECRET))
+    for login in ("owner", *PEOPLE):
+        github.state.account(login)
+    # Numbers go on where those of an earlier demo on this store have ended.
+    first = world.clock.now_us() // 60_000_000 % 10_000
+    github.run(AddRepository(name=REPO, files=FILES, first_number=first))
+    return {
+        "app_id": github.app_id, "app_key": github.private_key, "github_url": github.url,
+        "webhook_secret": SECRET,
+    }  # fmt: skip
+
+
+def _github(stage: Stage) -> GithubSimulator:
+    return stage.world.get(GithubSimulator)
+
+
+def _gwi(stage: Stage) -> Gwi:
+    gwi: Gwi = stage.operations("gwi")
+    return gwi
+
+
+def tenant_id(stage: Stage) -> str:
+    """The organisation's tenant."""
+    return tenant_id_of(_github(stage).state.account(ORGANISATION).id)
+
+
+def user_id(stage: Stage, login: str) -> str:
+    """A person of the simulated GitHub, as gwi knows them."""
+    return f"github:{_github(stage).state.account(login).id}"
+
+
+async def open_scene(stage: Stage) -> None:
+    """Install the App, because the simulated GitHub is new at every start."""
+    _github(stage).run(Install(account=ORGANISATION, by="owner"))
+
+
+async def seed(stage: Stage) -> None:
+    """The first issues."""
+    for title, labels in ISSUES[:3]:
+        _github(stage).run(OpenIssue(repo=REPO, title=title, labels=labels, by="reviewer"))
+
+
+async def act(stage: Stage) -> None:
+    """Ask again for events that came before the server answered; give the new tenant members and a plan."""
+    id, now = tenant_id(stage), stage.clock.now()
+    store, log = stage.store.tenant(id), _github(stage).state.hook.log
+    if {one.guid for one in log} - {one.guid for one in log if one.status_code}:
+        await _reconcile(stage)
+    stored = await store.get(Tenant, id)
+    if stored is None or stored.doc.plan == PLAN:
+        return
+    members = [
+        Member(user_id=user_id(stage, login), tenant_id=id, role=role, created_at=now, updated_at=now)
+        for login, role in PEOPLE.items()
+    ]
+    await store.commit(*map(put, members))
+    await _gwi(stage).tenants.change_plan(stage.operator(id), PLAN)
+
+
+async def _reconcile(stage: Stage) -> int:
+    source = stage.runtime.parts["gwi"].webhooks[0].source
+    return (await stage.runtime.inbox.reconcile(source)).redelivered
+
+
+async def open_issue(stage: Stage) -> str:
+    title, labels = random.choice(ISSUES)
+    _github(stage).run(OpenIssue(repo=REPO, title=title, labels=labels, by="reviewer"))
+    return f"“{title}” is open: its signal becomes an item of the queue, by its score."
+
+
+async def open_pull(stage: Stage) -> str:
+    number = _next_branch(stage)
+    branch, text = f"wider-{number}", WIDTH.replace("tide.low", f"tide.low + {number}")
+    _github(stage).run(PushFiles(repo=REPO, branch=branch, files={"tides/width.py": text}, by="reviewer"))
+    _github(stage).run(OpenPull(repo=REPO, title=f"Widen by {number}", head=branch, by="reviewer"))
+    return "The pull request is open: an item to review it is in the queue."
+
+
+async def make_conflict(stage: Stage) -> str:
+    """Change the same line on main, and say so by a label: GitHub itself tells nobody of a conflict."""
+    pulls = [one for one in _topics(stage) if "head" in one and one["state"] == "open"]
+    if not pulls:
+        return "Open a pull request first."
+    changed = WIDTH.replace("tide.low", f"tide.low - {_next_branch(stage)}")
+    _github(stage).run(PushFiles(repo=REPO, branch="main", files={"tides/width.py": changed}, by="owner"))
+    number = pulls[-1]["number"]
+    _github(stage).run(AddLabel(repo=REPO, number=number, label="conflict", by="owner"))
+    return f"Number {number} no longer merges: its item is now one to resolve. Comment /gwi resolve there."
+
+
+def _comment(name: str, label: str, text: str) -> Control:
+    async def run(stage: Stage) -> str:
+        await act(stage)
+        topics = [one for one in _topics(stage) if one["state"] == "open"]
+        if not topics or await stage.store.privileged().get(Tenant, tenant_id(stage)) is None:
+            return "Open an issue first, and wait until its item is in the queue."
+        number = topics[-1]["number"]
+        _github(stage).run(WriteComment(repo=REPO, number=number, body=text, by="maintainer"))
+        return f"Written on number {number}: the run is under Runs, its answer in the comments there."
+
+    return Control(name=name, label=label, run=run)
+
+
+async def label_auto(stage: Stage) -> str:
+    topics = [one for one in _topics(stage) if one["state"] == "open" and "gwi:auto" not in _labels(one)]
+    if not topics:
+        return "Open an issue first."
+    number = topics[-1]["number"]
+    _github(stage).run(AddLabel(repo=REPO, number=number, label="gwi:auto", by="maintainer"))
+    return f"Number {number} starts a run by itself; ten a day may, in each repository."
+
+
+async def break_github(stage: Stage) -> str:
+    _github(stage).inject(InjectedFault(count=BREAKS, status=503, path="/repos/"))
+    return f"GitHub refuses the next {BREAKS} calls: a run under way tries its step again."
+
+
+async def lose_event(stage: Stage) -> str:
+    _github(stage).run(DisturbDeliveries(acts=["drop"]))
+    title, labels = random.choice(ISSUES)
+    _github(stage).run(OpenIssue(repo=REPO, title=title, labels=labels, by="reviewer"))
+    return f"GitHub could not deliver “{title}”; {await _reconcile(stage)} lost event was asked for again."
+
+
+def _topics(stage: Stage) -> list[dict[str, Any]]:
+    shown: Any = _github(stage).run(ShowRepository(repo=REPO))
+    issues: list[dict[str, Any]] = shown["issues"]
+    return issues
+
+
+def _labels(topic: Mapping[str, Any]) -> list[str]:
+    return [one["name"] for one in topic["labels"]]
+
+
+def _next_branch(stage: Stage) -> int:
+    return len(_github(stage).state.repository(REPO).git.commits)
+
+
+async def facts(stage: Stage) -> list[Fact]:
+    """Items by status, runs under way, and the pull requests that were made."""
+    id, gwi = tenant_id(stage), _gwi(stage)
+    stats, runs = await gwi.queue.stats(id), await gwi.runs.stats(id)
+    latest = (await gwi.runs.page(id, RunFilter(), limit=1)).docs
+    topics = _topics(stage)
+    own = [one for one in topics if one["user"]["type"] == "Bot"]
+    comments: Any = _github(stage).run(ShowRepository(repo=REPO))
+    said = [one["body"] for one in comments["comments"]][-1:]
+    return [
+        ("Issues and pull requests at GitHub", str(len(topics))),
+        ("Items in the queue", f"{stats.live} live, {stats.total} in all"),
+        ("Runs", f"{runs.active} under way, {runs.completed} completed, {runs.failed} failed"),
+        *[("Latest run", f"{run.type} {run.status}") for run in latest],
+        *[("Pull request by the App", f"#{one['number']} {one['title']}") for one in own[-1:]],
+        *[("Latest comment", _plain(text)) for text in said],
+    ]  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    return msgspec.json.encode(text.partition("<!--")[0].strip()[:160]).decode()[1:-1].replace("\\n", " · ")
+
+
+scene = Scene(
+    title="Git With Intent",
+    about="An organisation at a simulated GitHub with the App installed: events become scored work, approved "
+    "changes become pull requests.",
+    settings=settings,
+    open=open_scene,
+    seed=seed,
+    act=act,
+    every_s=2.0,
+    controls=[
+        Control(name="issue", label="Open an issue", kind="primary", run=open_issue),
+        Control(name="pull", label="Open a pull request", run=open_pull),
+        Control(name="conflict", label="Make a conflict", run=make_conflict),
+        _comment("triage", "Comment /gwi triage", "/gwi triage"),
+        _comment("resolve", "Comment /gwi resolve", "/gwi resolve"),
+        Control(name="label", label="Label gwi:auto", run=label_auto),
+        Control(name="lose", label="Lose an event", run=lose_event),
+        Control(name="break", label="Break GitHub for a moment", kind="danger", run=break_github),
+    ],
+    facts=facts,
+    live=("gwi", "runs", "inbox"),
+)
