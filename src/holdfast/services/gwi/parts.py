@@ -17,6 +17,7 @@ from holdfast.services.gwi.run_execution import RunExecution, app_of
 from holdfast.services.gwi.schedule_worker import ScheduleWorker
 from holdfast.services.gwi.settings import GwiSettings
 from holdfast.services.gwi.signal_worker import SignalWorker
+from holdfast.services.gwi.views import pages_of
 from holdfast.services.gwi.webhook import PATH, SOURCE, GithubWebhook
 
 
@@ -27,6 +28,7 @@ def build(context: Context) -> Parts:
     instance_starts = InstanceStarts(context.store, execution.starts)
     return Parts(
         routes=ROUTES,
+        pages=pages_of(gwi),
         audits=[AuditPart(name="gwi", models=AUDIT)],
         meters=[MeterPart(name="gwi", models=METER)],
         runs=[execution.part],

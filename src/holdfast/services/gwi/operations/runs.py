@@ -61,7 +61,7 @@ class RunOperations:
         self, store: Store, starts: RunStarts, *, meters: MeterFactory, joins: Sequence[Join]
     ) -> None:
         self._store, self._meters, self._joins = store, meters, tuple(joins)
-        self.starts = starts
+        self.starts, self.clock = starts, store.clock
 
     @operation("run_started", area=AREA, verb="start", needs="developer", audit=AUDIT)
     async def start_run(self, by: Operator, request: RunRequest) -> AgentRun:

@@ -17,6 +17,7 @@ from holdfast.services.gwi.run_starts import AT_ONCE, check_active
 from holdfast.store import Query, QueryPage, Store, Transaction
 
 BATCH: Final = 200
+MONTH: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
 LimitStanding = Literal["ok", "warning", "reached"]
 
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from holdfast.routing import By, RequestBody, TenantId
 from holdfast.services.gwi.operations.usage import (
+    MONTH,
     StartCheck,
     UsageAggregate,
     UsageDrift,
@@ -24,7 +25,6 @@ from holdfast.services.gwi.routes.dependencies import (
     read_route,
 )
 
-MONTH: Final = r"^\d{4}-(0[1-9]|1[0-2])$"
 Month: TypeAlias = Annotated[str | None, QueryParameter(pattern=MONTH, description="`2026-11`.")]
 
 
