@@ -86,6 +86,8 @@ async def _call(world: World, function: Function) -> None:
     for name, parameter in inspect.signature(function).parameters.items():
         if name == "runtime":
             given[name] = world.runtime
+        elif name == "by":
+            given[name] = world.by
         elif name in SAMPLES and parameter.default in (parameter.empty, None):
             given[name] = SAMPLES[name]
         elif parameter.default is parameter.empty:
