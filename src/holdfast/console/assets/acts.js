@@ -1,7 +1,7 @@
 // Action buttons and forms. `data-act` is the URL to POST to, `data-body` the JSON body; with `data-text` a dialog asks
 // for confirmation. With `data-dry` that body is sent first, and {fields} of the response fill the texts. A form with
-// `data-form` is sent there as JSON: a field `one.two` is nested in `one`; number fields are sent as numbers,
-// ticked boxes as true, and fields with `data-list` as lists of words.
+// `data-form` is sent there as JSON: a field `one.two` is nested in `one`, `one.0` is the first of a list `one`; number
+// fields are sent as numbers, ticked boxes as true, and fields with `data-list` as lists of words.
 import { refresh } from "./live.js";
 
 const dialog = document.getElementById("confirm");
@@ -26,7 +26,9 @@ async function send(url, body, method = "POST") {
   const result = await response.json().catch(() => ({}));
   if (response.ok) return result;
   if (response.status === 401) throw new Refused("You are signed out. Load the page again to sign in.");
-  throw new Refused(reason(result.error) ?? `The server answered ${response.status}.`);
+  // A service may have errors of its own shape, with the message beside the code.
+  const error = typeof result.error === "string" ? result : result.error;
+  throw new Refused(reason(error) ?? `The server answered ${response.status}.`);
 }
 
 // Where fields do not fit, the message only says that some don't; what is wrong with each is in the details.
@@ -114,7 +116,7 @@ function typed(form) {
     if (value === "") continue;
     const path = name.split(".");
     const last = path.pop();
-    const place = path.reduce((one, word) => (one[word] ??= {}), fields);
+    const place = path.reduce((one, word, depth) => (one[word] ??= /^\d+$/.test(path[depth + 1] ?? last) ? [] : {}), fields);
     place[last] = read(form.elements[name], value);
   }
   return fields;

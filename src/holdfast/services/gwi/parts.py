@@ -28,7 +28,6 @@ def build(context: Context) -> Parts:
     instance_starts = InstanceStarts(context.store, execution.starts)
     return Parts(
         routes=ROUTES,
-        pages=pages_of(gwi),
         audits=[AuditPart(name="gwi", models=AUDIT)],
         meters=[MeterPart(name="gwi", models=METER)],
         runs=[execution.part],
@@ -38,6 +37,7 @@ def build(context: Context) -> Parts:
             "schedules": ScheduleWorker(context.store, instance_starts, context.audit),
         },
         queues={"signals": SignalQueue, "schedules": InstanceSchedule},
+        pages=pages_of(gwi),
         operations=gwi,
         **_webhook(context, gwi, execution),
     )

@@ -77,7 +77,8 @@ class Candidates:
         """
         query = Query(Candidate).where("id", "==", candidate_id).across_parents()
         docs = (await self._store.privileged().query(query)).docs
-        inside = await by.in_tenant(_found(docs[0] if docs else None, candidate_id).tenant_id)
+        candidate = _found(docs[0] if docs else None, candidate_id)
+        inside = await by.in_tenant(candidate.tenant_id)
         if not has_role(inside.caller, "viewer", inside.tenant_id):
             raise _unknown(candidate_id)
         return inside
