@@ -120,6 +120,15 @@ async def _(world: World) -> None:
         assert (await world.act(doing)).status == "approved"
 
 
+@scenario(Candidates.revoke_vote)
+async def _(world: World) -> None:
+    async with _work(world) as harness:
+        candidate = await _candidate(harness)
+        await harness.gwi.candidates.vote(harness.by("dean"), candidate.id, decision="approved")
+        doing = harness.gwi.candidates.revoke_vote(harness.by("dean"), candidate.id)
+        assert (await world.act(doing)).status == "ready"
+
+
 @scenario(Candidates.apply)
 async def _(world: World) -> None:
     async with _work(world) as harness:

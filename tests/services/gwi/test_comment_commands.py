@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.model import Caller
 from holdfast.services.gwi.domain.comment_commands import parse_commands
 from holdfast.services.gwi.domain.github_events import (
     AutomaticSettings,
@@ -24,6 +25,7 @@ from holdfast.simulators.github import AddLabel, OpenIssue, WriteComment
 from holdfast.store import patch, put
 from holdfast.testing import ManualClock
 from tests.services.gwi.github_harness import REPO, GithubHarness, github_harness
+from tests.services.gwi.test_candidates import a_patch
 
 
 @pytest.mark.parametrize(
@@ -145,6 +147,39 @@ async def test_a_command_starts_a_run_for_members_whose_role_allows_it_and_is_an
         assert any(f"it takes the role developer, and @{login}" in reply for reply in replies)
     assert all("there is no command 'dance'" in reply for reply in replies)
     assert "run_started" in await harness.events(_tenant_id(harness))
+
+
+async def test_candidates_are_approved_denied_and_revoked_by_comment(harness: GithubHarness) -> None:
+    tenant_id = _tenant_id(harness)
+    for login, role in {"dora": "developer", "dean": "developer", "vera": "viewer"}.items():
+        await _add_member(harness, login, role)
+    await harness.work()
+    (item,) = (await harness.gwi.queue.page(tenant_id)).docs
+    by = harness.runtime.operator(Caller(user_id="ann", roles={tenant_id: "admin"}), tenant_id)
+    made = await harness.gwi.candidates.create(by, item.id, patch=a_patch())
+
+    async def say(text: str, login: str) -> tuple[str, str]:
+        harness.github.run(WriteComment(repo=REPO, number=1, body=text, by=login))
+        await harness.work()
+        return (await harness.gwi.candidates.get(tenant_id, made.id)).status, harness.comments()[-1]
+
+    status, reply = await say(f"/gwi approve {made.id}", "vera")
+    assert (status, "refused" in reply) == ("ready", True)
+    status, reply = await say(f"/gwi approve {made.id} --scopes push", "dora")
+    assert status == "approved"
+    assert f"approved {made.id}, which is approved" in reply
+    status, reply = await say(f"/gwi revoke {made.id}", "dora")
+    assert (status, f"took the vote on {made.id} back" in reply) == ("ready", True)
+    status, reply = await say(f"/gwi revoke {made.id}", "dean")
+    assert (status, "has not voted" in reply) == ("ready", True)
+    status, reply = await say(f'/gwi deny {made.id} --reason "too risky"', "dean")
+    assert (status, f"denied {made.id}" in reply) == ("rejected", True)
+    assert "neither a candidate nor a run" in (await say("/gwi approve issue-1", "dora"))[1]
+    events = [one for one in await harness.events(tenant_id) if one.startswith("candidate.")]
+    assert events[1:] == [
+        "candidate.voted", "candidate.voted", "candidate.vote_revoked", "candidate.vote_revoked",
+        "candidate.voted",
+    ]  # fmt: skip
 
 
 async def test_an_event_that_is_handled_twice_starts_one_run(harness: GithubHarness) -> None:

@@ -256,6 +256,28 @@ async def _items(harness: GithubHarness, tenant_id: str) -> list[WorkItem]:
     return list((await harness.gwi.queue.page(tenant_id, QueueFilter(statuses=STATUSES))).docs)
 
 
+async def test_a_repository_that_was_renamed_or_has_another_default_branch_is_followed(
+    harness: GithubHarness,
+) -> None:
+    tenant_id, installation_id = await harness.install()
+    repository = {"id": harness.github.state.repository(REPO).id, "full_name": "acme/core", "name": "core",
+                  "default_branch": "trunk"}  # fmt: skip
+    about = {"repository": repository, "installation": {"id": installation_id}, "sender": {"id": 5}}
+    await harness.send("issues", about | {"action": "opened", "issue": {"number": 9, "title": "x"}})
+    await harness.work()
+    query = Query(Repo).under(tenant_id).order_by("github_full_name")
+    (repo,) = (await harness.runtime.store.tenant(tenant_id).query(query)).docs
+    assert (repo.github_full_name, repo.default_branch, repo.enabled) == ("acme/core", "trunk", True)
+    await harness.send("repository", about | {"action": "archived"}, delivery="d-2")
+    await harness.work()
+    assert await _repos(harness, tenant_id) == {"acme/core": False}
+    assert (await harness.events(tenant_id))[-1] == "repository.archived"
+    await harness.send("issues", about | {"action": "opened", "issue": {"number": 10}}, delivery="d-3")
+    await harness.work()
+    (ignored,) = await harness.items()
+    assert ignored.reason == "acme/core is not connected; connect it to have its events"
+
+
 async def test_a_delivery_that_failed_is_asked_for_again(harness: GithubHarness) -> None:
     tenant_id, _ = await harness.install()
     harness.github.run(DisturbDeliveries(acts=["drop"]))

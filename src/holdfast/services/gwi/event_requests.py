@@ -137,17 +137,29 @@ class EventRequests:
         return await self._decide(by, command)
 
     async def _decide(self, by: Operator, command: CommentCommand) -> str:
-        """Approve or deny a run; who may is the operation's rule."""
+        """Decide about a candidate or a run; who may is the operation's rule."""
         scopes = f" for {', '.join(command.scopes)}" if command.scopes else ""
-        if not command.target.startswith("run-"):
-            return f"refused: {command.target!r} is no run"
-        if command.name == "approve":
-            await self._gwi.runs.approve(by, command.target, reason=f"approved in a comment{scopes}")
-            return f"approved {command.target}"
-        if command.name == "deny":
-            await self._gwi.runs.reject(by, command.target, reason=command.reason)
-            return f"denied {command.target}"
-        return "refused: a decision about a run is final; cancel the run instead"
+        approved, target = f"approved in a comment{scopes}", command.target
+        candidates, runs = self._gwi.candidates, self._gwi.runs
+        match command.name, target.partition("-")[0]:
+            case "approve", "cand":
+                voted = await candidates.vote(by, target, decision="approved", comment=approved)
+                return f"approved {target}, which is {voted.status}"
+            case "deny", "cand":
+                await candidates.vote(by, target, decision="rejected", comment=command.reason)
+                return f"denied {target}"
+            case "revoke", "cand":
+                left = await candidates.revoke_vote(by, target)
+                return f"took the vote on {target} back, which is {left.status}"
+            case "approve", "run":
+                await runs.approve(by, target, reason=approved)
+                return f"approved {target}"
+            case "deny", "run":
+                await runs.reject(by, target, reason=command.reason)
+                return f"denied {target}"
+            case "revoke", "run":
+                return "refused: a decision about a run is final; cancel the run instead"
+        return f"refused: {target!r} is neither a candidate nor a run"
 
     async def _start(
         self,

@@ -180,7 +180,7 @@ class InstallationEvents:
         gone = event.action in ("deleted", "archived", "transferred")
         changed = msgspec.structs.replace(
             repo, github_full_name=about.full_name or repo.github_full_name, updated_at=self._clock.now(),
-            default_branch=about.default_branch, enabled=repo.enabled and not gone,
+            default_branch=about.default_branch or repo.default_branch, enabled=repo.enabled and not gone,
         )  # fmt: skip
         tx.write(put(changed))
         tenant = await tx.get(Tenant, tenant_id)
@@ -206,7 +206,7 @@ class InstallationEvents:
         repo = known or Repo(
             id=repo_id_of(about.id), tenant_id=tenant_id, github_repo_id=about.id,
             github_full_name=about.full_name, display_name=about.name or about.full_name,
-            settings=RepoSettings(), default_branch=about.default_branch, added_at=now, updated_at=now,
+            settings=RepoSettings(), added_at=now, updated_at=now,
         )  # fmt: skip
         return msgspec.structs.replace(
             repo, github_full_name=about.full_name, enabled=enabled, last_sync_at=now, updated_at=now

@@ -15,6 +15,7 @@ from holdfast.providers.github import GithubApp, GithubVerifier
 from holdfast.service import Context
 from holdfast.services.gwi.domain.github_events import (
     INSTALLATION,
+    EventRepository,
     GithubEvent,
     context_fields,
     ignored_reason,
@@ -29,7 +30,7 @@ from holdfast.services.gwi.models.tenants import Installation, Repo, Tenant, rep
 from holdfast.services.gwi.models.work import SignalContext, SourceRepo
 from holdfast.services.gwi.operations.signals import record_signal
 from holdfast.services.gwi.settings import GwiSettings
-from holdfast.store import Transaction
+from holdfast.store import Transaction, put
 
 SOURCE: Final = "github"
 PATH: Final = "/webhook"
@@ -104,7 +105,19 @@ class GithubWebhook:
         patterns, base = stored.doc.settings.branch_patterns, event.topic.base
         if patterns and base is not None and not any(fnmatchcase(base.ref, one) for one in patterns):
             return f"the branch {base.ref} of {event.repository.full_name} is not watched"
-        return stored.doc
+        return self._renewed(tx, stored.doc, event.repository)
+
+    def _renewed(self, tx: Transaction, repo: Repo, about: EventRepository) -> Repo:
+        """The repository with its name and default branch by the event, which an installation's lacks."""
+        named = {
+            "github_full_name": about.full_name or repo.github_full_name,
+            "default_branch": about.default_branch or repo.default_branch,
+        }
+        if all(getattr(repo, field) == value for field, value in named.items()):
+            return repo
+        renewed = msgspec.structs.replace(repo, **named, updated_at=self._clock.now())
+        tx.write(put(renewed))
+        return renewed
 
     async def _record(self, tx: Transaction, repo: Repo, event: GithubEvent, item: InboxItem) -> None:
         owner, _, name = repo.github_full_name.partition("/")

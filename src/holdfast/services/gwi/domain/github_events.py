@@ -57,7 +57,7 @@ class EventRepository(msgspec.Struct, frozen=True, kw_only=True):
     id: int = 0
     name: str = ""
     full_name: str = ""
-    default_branch: str = "main"
+    default_branch: str = ""  # not in events about installations
 
 
 class EventInstallation(msgspec.Struct, frozen=True, kw_only=True):

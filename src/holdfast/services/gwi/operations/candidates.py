@@ -25,7 +25,7 @@ from holdfast.services.gwi.candidate_revision import (
     revised,
 )
 from holdfast.services.gwi.domain.patches import ChangePlan
-from holdfast.services.gwi.domain.votes import CandidateStatus, Vote, VoteDecision, outcome
+from holdfast.services.gwi.domain.votes import CandidateStatus, Vote, VoteDecision, count_approvals, outcome
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import TriggerSource
 from holdfast.services.gwi.models.work import LIVE, Candidate, WorkItem, WorkStatus
@@ -175,6 +175,31 @@ class Candidates:
 
         voted = await self._commit(by, act, decision=decision, voter=voter)
         return repeated[0] if repeated else voted
+
+    @operation(
+        "candidate.vote_revoked", area=AREA, verb="vote", needs="developer", subject="candidate_id",
+        audit=AUDIT,
+    )  # fmt: skip
+    async def revoke_vote(self, by: Operator, candidate_id: str) -> Candidate:
+        """Take one's own approval back, until the candidate is applied; it may then lack approvals."""
+        now, voter = self._clock.now(), author_of(by)
+
+        async def act(tx: Transaction) -> Candidate:
+            candidate, item = await candidate_in(tx, by.tenant_id, candidate_id)
+            if candidate.status not in ("ready", "approved") or candidate.applying:
+                raise ConflictError(f"the candidate is {_state(candidate)}; a vote on it can't be taken back")
+            left = [vote for vote in candidate.approvals if vote.user_id != voter]
+            if len(left) == len(candidate.approvals):
+                raise ConflictError(f"{voter!r} has not voted on this candidate")
+            enough = count_approvals(left, patch_hash=candidate.patch_hash) >= candidate.required_approvals
+            candidate.approvals, candidate.status = left, "approved" if enough else "ready"
+            candidate.updated_at = now
+            candidate.intent_receipt = receipt_for(candidate, item, at=now)
+            tx.write(put(candidate))
+            _follow(tx, item, candidate, now=now)
+            return candidate
+
+        return await self._commit(by, act, voter=voter)
 
     @operation(
         "candidate.application_started", area=AREA, verb="apply", needs="admin", subject="candidate_id",

@@ -73,6 +73,13 @@ async def vote(
     )
 
 
+@action_route(f"{_CANDIDATE}/revoke", Candidates.revoke_vote, needs="viewer", idempotent=REPEATABLE)
+async def revoke_vote(operations: Operations, by: By, candidate_id: FromPath[str]) -> Candidate:
+    """Take one's own approval back."""
+    inside = await operations.candidates.enter(by, candidate_id)
+    return await operations.candidates.revoke_vote(inside, candidate_id)
+
+
 @action_route(f"{_CANDIDATE}/apply", Candidates.apply, needs="viewer", idempotent=REPEATABLE, status=202)
 async def apply(operations: Operations, by: By, candidate_id: FromPath[str]) -> Candidate:
     """Start the run that makes the pull request; approvals and policy are checked again."""
@@ -80,4 +87,4 @@ async def apply(operations: Operations, by: By, candidate_id: FromPath[str]) -> 
     return await operations.candidates.apply(inside, candidate_id)
 
 
-ROUTES: Final = (candidates, candidate, revise, vote, apply)
+ROUTES: Final = (candidates, candidate, revise, vote, revoke_vote, apply)
