@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service import Context
+from holdfast.services.gwi.operations.audit_trail import AuditTrail
 from holdfast.services.gwi.operations.automation import Automation, InstanceStarts
 from holdfast.services.gwi.operations.candidates import Candidates
 from holdfast.services.gwi.operations.connectors import ConnectorOperations
@@ -38,3 +39,4 @@ class Gwi:
         self.candidates = Candidates(store, execution.application)
         self.usage = UsageOperations(store, context.meter)
         self.automation = Automation(store, InstanceStarts(store, execution.starts))
+        self.audit = AuditTrail(store, context.audit)
