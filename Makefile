@@ -3,8 +3,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 HOLDFAST_HOME ?= .holdfast
-# As many as cores: one more is a tenth faster, but tests of timing then wait for each other.
-WORKERS ?= 2
+# One more than cores: a fifth of the time tests wait, for other processes, receivers and leases.
+WORKERS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
