@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from holdfast.errors import AlreadyExistsError
 from holdfast.http.guard import declared_routes
 from holdfast.kit.access import ApiTokens, Sessions, Users
 from holdfast.kit.access.sessions import COOKIE, csrf_of
+from holdfast.model import Document
 from holdfast.store import create
 from tests.examples.clubs import ClubMember
 from tests.http.bed import TENANT, Bed
@@ -120,10 +121,16 @@ def _meets(route: Route, visitor: Visitor) -> bool:
     return role is not None and ROLES.index(role) >= ROLES.index(route.needs)
 
 
-async def visitors(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
-    """All of them, by name."""
+def club_member(user_id: str, tenant_id: str, role: Any) -> Document:
+    return ClubMember(user_id=user_id, club_id=tenant_id, role=role)
+
+
+async def visitors(
+    bed: Bed, issuer: StandIn, member_of: Callable[[str, str, Any], Document] = club_member
+) -> dict[str, Visitor]:
+    """All of them, by name; `member_of` makes the document that gives a person a role."""
     found = {**await _nobodies(bed, issuer), **await _known(bed, issuer), **await _in_browsers(bed)}
-    return {**found, **await _members(bed, issuer)}
+    return {**found, **await _members(bed, issuer, member_of)}
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -182,7 +189,9 @@ async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
     return found
 
 
-async def _members(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
+async def _members(
+    bed: Bed, issuer: StandIn, member_of: Callable[[str, str, Any], Document]
+) -> dict[str, Visitor]:
     """People whom only a membership names, in one tenant or in two."""
     if bed.runtime.roles is None:
         return {}
@@ -190,7 +199,7 @@ async def _members(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
     for name, memberships in MEMBERS.items():
         email = f"{name}@people.example"
         for club, role in memberships.items():
-            member = ClubMember(user_id=f"oidc:{email}", club_id=club, role=role)  # type: ignore[arg-type]
+            member = member_of(f"oidc:{email}", club, role)
             await bed.runtime.store.tenant(club).commit(create(member))
         headers = _bearer(issuer.token(email=email))
         found[f"{name} by membership"] = Visitor(headers=headers, memberships=memberships, person=True)

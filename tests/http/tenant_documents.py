@@ -43,7 +43,9 @@ def _document(cls: type[Document], tenant_id: str, marker: str) -> Document:
     schema = schema_of(cls)
     values = {name: _value(field.type, marker) for name, field in schema.fields.items() if _filled(field)}
     identity, last = schema.declared.id, schema.path.parameters[-1]
-    if isinstance(identity, ProvidedId):
+    if last == schema.declared.tenant:
+        values[last] = tenant_id
+    elif isinstance(identity, ProvidedId):
         values[last] = _id(identity.pattern, marker)
     else:
         values.pop(last, None)
@@ -103,5 +105,6 @@ def _id(pattern: str | None, marker: str) -> str:
     coded = base64.b32encode(digest.digest()).decode().lower()
     candidates = [marker, marker.lower(), digest.hexdigest(), digest.hexdigest()[:32], coded[:16]]
     candidates += [str(int(digest.hexdigest()[:6], 16)), f"{marker.lower()}@people.example", "2026-11-16"]
+    candidates += [f"gh-repo-{int(digest.hexdigest()[:6], 16)}"]
     fitting = [one for one in candidates if pattern is None or re.fullmatch(pattern, one)]
     return fitting[0]

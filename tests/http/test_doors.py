@@ -118,7 +118,7 @@ async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
         yield bed
 
 
-async def _status(bed: Bed, route: Route, visitor: Visitor) -> int:
+async def status_of(bed: Bed, route: Route, visitor: Visitor) -> int:
     more: dict[str, Any] = {}
     if route.method not in SAFE:
         more["json"] = {"on": True} if "switch" in route.path else {}
@@ -130,7 +130,7 @@ async def _status(bed: Bed, route: Route, visitor: Visitor) -> int:
         return answer.status
 
 
-def _fits(status: int, wanted: int | None, route: Route) -> bool:
+def fits(status: int, wanted: int | None, route: Route) -> bool:
     if wanted is not None:
         return status == wanted
     # What all may ask can refuse for reasons of its own, such as a wrong password.
@@ -152,8 +152,8 @@ async def test_every_route_answers_every_kind_of_caller_as_it_declares(
         assert any(route.page for route in routes)
         wrong = []
         for (name, visitor), route in itertools.product(callers.items(), routes):
-            status, wanted = await _status(bed, route, visitor), expected(route, visitor)
-            if not _fits(status, wanted, route):
+            status, wanted = await status_of(bed, route, visitor), expected(route, visitor)
+            if not fits(status, wanted, route):
                 wrong.append(f"{name} at {route.name}: {status}, not {wanted or 'let in'}")
         assert not wrong, "\n".join(wrong)
 
@@ -167,8 +167,8 @@ async def test_a_service_at_the_root_lets_nobody_in_either(tmp_path: Path) -> No
                 "also at the root"
             )
             for route in routes_of(bed):
-                status, wanted = await _status(bed, route, NOBODY), expected(route, NOBODY)
-                assert _fits(status, wanted, route), (service.name, route.name, status)
+                status, wanted = await status_of(bed, route, NOBODY), expected(route, NOBODY)
+                assert fits(status, wanted, route), (service.name, route.name, status)
 
 
 async def test_whoever_signs_in_goes_on_where_they_wanted_to(tmp_path: Path, issuer: StandIn) -> None:
@@ -208,10 +208,10 @@ async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along
             answers = ingest.hook.statuses
             for name, visitor in callers.items():
                 route = Route("POST", path, "public")
-                status = await _status(bed, route, visitor)
+                status = await status_of(bed, route, visitor)
                 assert status in (answers.unverified, answers.malformed), (path, name, status)
             get_it = Route("GET", path, "public")
-            assert await _status(bed, get_it, callers["the service"]) == 405
+            assert await status_of(bed, get_it, callers["the service"]) == 405
 
 
 async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) -> None:
@@ -220,7 +220,7 @@ async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) ->
         for route in routes_of(bed):
             if route.needs != "public":
                 visitor = Visitor(headers={"authorization": f"Bearer {token}"}, asks="other")
-                allowed = await _status(bed, route, visitor) != 403
+                allowed = await status_of(bed, route, visitor) != 403
                 assert allowed == (role in ("admin", "owner")), (role, route.name)
 
 
