@@ -31,7 +31,7 @@ async def seed(
         if schema.tenant is None:
             continue
         try:
-            made = _document(cls, tenant_id, marker)
+            made = sample_document(cls, tenant_id, marker)
             await store.tenant(tenant_id).commit(create(made))
         except (HoldfastError, LookupError, TypeError, ValueError):
             continue
@@ -39,7 +39,7 @@ async def seed(
     return ids
 
 
-def _document(cls: type[Document], tenant_id: str, marker: str) -> Document:
+def sample_document(cls: type[Document], tenant_id: str, marker: str) -> Document:
     schema = schema_of(cls)
     values = {name: _value(field.type, marker) for name, field in schema.fields.items() if _filled(field)}
     identity, last = schema.declared.id, schema.path.parameters[-1]
@@ -48,7 +48,7 @@ def _document(cls: type[Document], tenant_id: str, marker: str) -> Document:
     elif isinstance(identity, ProvidedId):
         values[last] = _id(identity.pattern, marker)
     else:
-        values.pop(last, None)
+        values[last] = ""  # made of the other fields, or of the time
     if schema.lifecycle is not None:
         values[schema.lifecycle.field] = sorted(schema.lifecycle.initial)[0]
     if schema.declared.tenant is not None:
