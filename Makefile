@@ -38,7 +38,7 @@ bench: .venv/.stamp-dev ## measure against raw driver loops, into bench/out/
 bench-quick: .venv/.stamp-dev ## the same with small numbers
 	$(BIN)/python -m bench --quick
 
-system-packages: ## install Chromium, PgBouncer, axe-core and payloads of GitHub for the tests, where that can be done unasked (root on Debian)
+system-packages: ## install Chromium, PgBouncer, axe-core, miniflare and payloads of GitHub for the tests, where that can be done unasked (root on Debian)
 	@missing=""; \
 	command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"; \
 	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$$missing pgbouncer"; \
@@ -48,8 +48,9 @@ system-packages: ## install Chromium, PgBouncer, axe-core and payloads of GitHub
 	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; } \
 	|| echo "some tests need what is not installed here (Debian: apt-get install $$missing)"
 	@test -f .cache/node_modules/axe-core/axe.min.js && test -d .cache/node_modules/@octokit/webhooks-examples \
-	|| npm install --prefix .cache --no-save --silent --no-audit --no-fund axe-core@4 @octokit/webhooks-examples@7 \
-	|| echo "some tests need npm install --prefix .cache --no-save axe-core@4 @octokit/webhooks-examples@7"
+	&& test -d .cache/node_modules/miniflare \
+	|| npm install --prefix .cache --no-save --silent --no-audit --no-fund axe-core@4 @octokit/webhooks-examples@7 miniflare@4 \
+	|| echo "some tests need npm install --prefix .cache --no-save axe-core@4 @octokit/webhooks-examples@7 miniflare@4"
 
 screenshots: .venv/.stamp-dev ## pictures of every page of the console, into build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots build/screenshots

@@ -124,3 +124,10 @@ async def _(world: World) -> None:
     async with _chat(world) as (harness, by):
         event = await _made(harness, by)
         await world.act(harness.operations.retry_event(by, event.uid))
+
+
+@scenario(ChatOperations.export_kv)
+async def _(world: World) -> None:
+    async with _chat(world) as (harness, _):
+        by = harness.runtime.operator(SERVICE, "-")
+        assert await world.act(harness.operations.export_kv(by))

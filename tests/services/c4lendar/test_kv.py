@@ -11,33 +11,40 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.errors import ConfigError
 from holdfast.kit.connections import Connection
 from holdfast.model.access import SERVICE
 from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.kv_store import KvReport
-from tests.services.c4lendar.harness import Harness
+from tests.services.c4lendar.harness import ALICE, ANA, Harness
 
 KEY = "the former bot's key"
 AT = "2026-01-05T10:30:00.000Z"
 UID = "01JBZQ8F7VKPNX3QZ9M8J5K2W7"
 # The former bot's own way to encrypt, by WebCrypto.
 SCRIPT = """
-const [key, text] = process.argv.slice(1);
+const [key, ...texts] = process.argv.slice(1);
 const raw = new TextEncoder().encode(key.padEnd(32, '0').slice(0, 32));
-const iv = crypto.getRandomValues(new Uint8Array(12));
 const made = await crypto.subtle.importKey('raw', raw, {name: 'AES-GCM', length: 256}, false, ['encrypt']);
+for (const text of texts) {
+const iv = crypto.getRandomValues(new Uint8Array(12));
 const way = {name: 'AES-GCM', iv, tagLength: 128};
 const data = await crypto.subtle.encrypt(way, made, new TextEncoder().encode(text));
 const all = new Uint8Array(12 + data.byteLength);
 all.set(iv, 0); all.set(new Uint8Array(data), 12);
 console.log(btoa(String.fromCharCode(...all)));
+}
 """
 
 
 def legacy(token: str) -> str:
     """A token as the former bot encrypted it."""
-    command = [shutil.which("node") or "node", "--input-type=module", "-e", SCRIPT, KEY, token]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return all_legacy([token])[0]
+
+
+def all_legacy(tokens: list[str]) -> list[str]:
+    command = [shutil.which("node") or "node", "--input-type=module", "-e", SCRIPT, KEY, *tokens]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
 def connection(chat: str, sub: str, **more: Any) -> dict[str, Any]:
@@ -133,3 +140,42 @@ async def test_imported_events_are_the_chats_and_written_back_in_the_same_layout
     assert json.loads(pairs["gc:idx:email:115@gmail.com"].value) == ["-100"]
     assert json.loads(pairs["gc:event:recent:-100"].value)[0]["bot_event_uid"] == UID
     assert json.loads(pairs["gc:conn:-100:115"].value)["refresh_token_encrypted"] == ""
+
+
+async def test_a_row_whose_expiration_has_passed_is_left_out(former: Harness) -> None:
+    past = mapping("-100", "115") | {"expiration": int(former.clock.now().timestamp())}
+    report = await _load(former, [past])
+    assert report.skipped == {"expired": 1}
+    assert await former.operations.recent("-100") == []
+
+
+async def test_tokens_are_exported_only_as_the_former_bot_encrypts_them(former: Harness) -> None:
+    await _load(former, a_dump(legacy("1//secret")))
+    by = former.runtime.operator(SERVICE, "-")
+    pairs = {one.key: one.value for one in await former.operations.export_kv(by, tokens=True)}
+    sealed = json.loads(pairs["gc:conn:-100:115"])["refresh_token_encrypted"]
+    assert former.runtime.vault.open(sealed).reveal() == "1//secret"
+    assert "1//secret" not in str(pairs)
+
+
+async def test_without_the_legacy_key_no_token_is_exported(quick: Harness) -> None:
+    await quick.connect(ALICE)
+    with pytest.raises(ConfigError, match="HOLDFAST_LEGACY_KEY"):
+        await quick.operations.export_kv(quick.runtime.operator(SERVICE, "-"), tokens=True)
+
+
+async def test_an_account_known_by_its_address_keeps_its_events_when_connected_again(quick: Harness) -> None:
+    old = {"refresh_token": "1//old", "email": ALICE, "scope": "s"}
+    pair = {"key": f"gc_tokens:chat:{ANA}", "value": json.dumps(old)}
+    uid_row = mapping(str(ANA), f"email-{ALICE}", event_start="2031-01-06T09:00:00+08:00")
+    await _load(quick, [pair, uid_row])
+    [placeholder] = await quick.operations.accounts(str(ANA))
+    assert placeholder.google_sub == f"email-{ALICE}"
+    await quick.connect(ALICE)
+    [account] = await quick.operations.accounts(str(ANA))
+    assert account.google_sub != placeholder.google_sub
+    [row] = await quick.operations.mappings(str(ANA), UID)
+    assert (row.google_sub, row.google_event_id) == (account.google_sub, "abc123xyz789")
+    assert [call for call in quick.google.calls if call.path == "/revoke"] == []
+    assert "1/1 accounts" in await quick.say("#cal lunch tomorrow noon")
+    assert quick.titles(ALICE) == ["lunch"]

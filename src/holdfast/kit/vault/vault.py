@@ -11,8 +11,8 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from holdfast.errors import DecryptionError, WrongTypeError
-from holdfast.kit.vault.keys import Keyring, legacy_cipher
+from holdfast.errors import ConfigError, DecryptionError, WrongTypeError
+from holdfast.kit.vault.keys import LEGACY_SETTING, Keyring, legacy_cipher
 from holdfast.kit.vault.secret import Secret
 from holdfast.model.document import Document, schema_of
 from holdfast.model.path import join_key
@@ -89,6 +89,13 @@ class Vault:
     def is_current(self, sealed: str) -> bool:
         """Whether the text has the current format and key; if not, seal it again at the next write."""
         return sealed.startswith(f"{FORMAT}.{self._keys.current}.")
+
+    def seal_legacy(self, secret: Secret) -> str:
+        """Encrypt a secret under the legacy key, as the former system reads it: bound to no place."""
+        if self._legacy is None:
+            raise ConfigError(f"{LEGACY_SETTING} is not set, so nothing is sealed for the former system")
+        nonce = os.urandom(NONCE_BYTES)
+        return base64.b64encode(nonce + self._legacy.encrypt(nonce, secret.reveal().encode(), None)).decode()
 
     def _open_legacy(self, sealed: str) -> Secret:
         if self._legacy is None:

@@ -28,6 +28,7 @@ from holdfast.services.c4lendar.conversation import Conversation
 from holdfast.services.c4lendar.incoming import Incoming, incoming_of
 from holdfast.services.c4lendar.models import GoogleConnection
 from holdfast.services.c4lendar.operations import ChatOperations
+from holdfast.services.c4lendar.placeholder_accounts import end_placeholder
 from holdfast.services.c4lendar.settings import EVENTS_SCOPE, C4lendarSettings
 from holdfast.services.c4lendar.text_parser import ModelParser, RuleParser, TextParser
 from holdfast.services.c4lendar.workflow import UpdateWorkflow
@@ -141,6 +142,7 @@ class Bot:
         )  # fmt: skip
         incoming = Incoming(kind="connected", chat_id=int(chat_id), user_id=user_id, text=connection.account)
         await self.start_run(tx, incoming)
+        await end_placeholder(tx, self._context.connections, row)
         return [put(row)]
 
     @cached_property

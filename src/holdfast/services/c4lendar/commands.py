@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from holdfast.operation import Operator
-from holdfast.services.c4lendar.domain.kv_layout import KvPair, read_pairs
+from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.kv_store import KvReport
 from holdfast.services.c4lendar.models import BotChat, ChatStatus, GoogleConnection
 from holdfast.services.c4lendar.operations import ChatOperations, find_zone
@@ -251,18 +251,19 @@ def import_kv(
 def export_kv(
     ctx: typer.Context,
     target: Annotated[Path, typer.Argument(help="The file to write.")],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="With the tokens, encrypted under HOLDFAST_LEGACY_KEY.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write chats' accounts and events in the layout of the former bot's Workers KV, without tokens.
+    """Write chats' accounts and events in the layout of the former bot's Workers KV.
 
     \b
-    Example:
+    Examples:
       holdfast c4lendar export-kv dump.json
+      HOLDFAST_LEGACY_KEY=… holdfast c4lendar export-kv dump.json --tokens
     """
-
-    async def read(operations: ChatOperations) -> list[KvPair]:
-        return [pair async for pair in operations.kv.dump()]
-
-    pairs = ctx.obj.with_service(NAME, read)
+    pairs = ctx.obj.operate_service(NAME, lambda operations, by: operations.export_kv(by, tokens=tokens))
+    target.touch(mode=0o600)
     target.write_bytes(msgspec.json.encode(pairs))
     ctx.obj.print_result({"pairs": len(pairs)}, f"{len(pairs)} pairs in {target}", as_json=as_json)

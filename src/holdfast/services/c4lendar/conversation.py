@@ -28,6 +28,7 @@ from holdfast.services.c4lendar.events import details_of
 from holdfast.services.c4lendar.incoming import Incoming
 from holdfast.services.c4lendar.models import BotChat, BotEvent, BotMessage, SelectedEvent
 from holdfast.services.c4lendar.operations import ChatOperations
+from holdfast.services.c4lendar.placeholder_accounts import move_mappings
 from holdfast.services.c4lendar.plan import NOTHING, Button, Plan
 from holdfast.services.c4lendar.text_parser import TextParser
 from holdfast.store import Query, Store, Transaction, create, put
@@ -410,7 +411,10 @@ class Conversation:
     async def _connected(self, turn: ChatTurn) -> Plan:
         chat_id, now = turn.chat.chat_id, self._clock.now()
         accounts = await self._operations.accounts(chat_id)
-        email = next((one.google_email for one in accounts if one.google_sub == turn.incoming.text), "")
+        connected = [one for one in accounts if one.google_sub == turn.incoming.text]
+        for one in connected:
+            await move_mappings(self._store.tenant(chat_id), one)
+        email = connected[0].google_email if connected else ""
         upcoming = await self._operations.starting(chat_id, since=now, until=now + UPCOMING)
         buttons = (Button("Add upcoming events", f"add:{turn.incoming.text}"),) if upcoming else ()
         return Plan(text=f"Connected: {escape(email)}", buttons=buttons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -37,6 +38,7 @@ from holdfast.services.c4lendar.models import (
 from holdfast.store import Query, Store, Transaction, Write, put
 
 PROVIDER: Final = "google"
+BATCH: Final = 50
 Tell = Callable[[int, int], None]
 
 
@@ -65,23 +67,31 @@ class KvStore:
 
     def __init__(self, store: Store, vault: Vault, *, time_zone: str) -> None:
         self._store, self._clock, self._zone = store, store.clock, time_zone
-        self._token = vault.field(Connection, "refresh_token")
+        self._vault, self._token = vault, vault.field(Connection, "refresh_token")
 
     async def load(self, rows: list[KvRow], *, tell: Tell | None = None) -> KvReport:
         """Store a dump's rows; a second time changes nothing, and a bad row does not stop the rest."""
         report = KvReport(pairs=len(rows))
-        for number, row in enumerate(rows, 1):
-            if row.fault:
-                report.faults.append(f"{row.number}: {row.key or 'no key'}: {row.fault}")
-            elif row.skipped:
-                report.skipped[row.skipped] = report.skipped.get(row.skipped, 0) + 1
-            else:
-                await self._load(row, report)
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            # At once: the engine takes waiting commits together.
+            faults = await asyncio.gather(*(self._load(row, report) for row in batch))
+            report.faults += [fault for fault in faults if fault]
             if tell is not None:
-                tell(number, len(rows))
+                tell(start + len(batch), len(rows))
         return report
 
-    async def _load(self, row: KvRow, report: KvReport) -> None:
+    def _expired(self, row: KvRow) -> str:
+        expires_s = row.expiration
+        return "expired" if expires_s is not None and expires_s <= self._clock.now().timestamp() else ""
+
+    async def _load(self, row: KvRow, report: KvReport) -> str:
+        """Store a row, and return what is wrong with it."""
+        if row.fault:
+            return f"{row.number}: {row.key or 'no key'}: {row.fault}"
+        if reason := row.skipped or self._expired(row):
+            report.skipped[reason] = report.skipped.get(reason, 0) + 1
+            return ""
         chat = report.chats.setdefault(row.chat_id, ChatReport())
         try:
             if isinstance(row.value, KvMapping):
@@ -93,7 +103,8 @@ class KvStore:
                 chat.accounts += stored
             chat.unchanged += not stored
         except (DecryptionError, InvalidError, ValueError) as fault:
-            report.faults.append(f"{row.number}: {row.key}: {fault}")
+            return f"{row.number}: {row.key}: {fault}"
+        return ""
 
     async def _transact(self, chat_id: str, act: Callable[..., object], value: object) -> bool:
         async def both(tx: Transaction) -> bool:
@@ -148,13 +159,13 @@ class KvStore:
         )  # fmt: skip
         return with_details(blank, _details(value, ZoneInfo(self._zone)))
 
-    async def dump(self, *, legacy_seal: Callable[[str], str] | None = None) -> AsyncIterator[KvPair]:
-        """Yield the store in the layout; tokens only where `legacy_seal` encrypts them as it did."""
+    async def dump(self, *, tokens: bool = False) -> AsyncIterator[KvPair]:
+        """Yield the store in the layout; with `tokens`, those too, encrypted under the legacy key."""
         store = self._store.privileged()
         connections: list[KvConnection] = []
         mappings: list[KvMapping] = []
         async for account in store.scan(Query(GoogleConnection).order_by("google_email")):
-            connections.append(await self._connection_value(account.doc, legacy_seal))
+            connections.append(await self._connection_value(account.doc, tokens=tokens))
             yield value_pair(connections[-1])
         async for found in store.scan(Query(EventMapping).order_by("google_event_id")):
             if not found.doc.version:
@@ -165,14 +176,16 @@ class KvStore:
         for pair in index_pairs(connections, mappings):
             yield pair
 
-    async def _connection_value(
-        self, row: GoogleConnection, legacy_seal: Callable[[str], str] | None
-    ) -> KvConnection:
-        token = ""
-        if legacy_seal is not None and row.connection_id:
-            stored = await self._store.privileged().get(Connection, row.connection_id)
-            if stored is not None and stored.doc.refresh_token:
-                token = legacy_seal(self._token.open(stored.doc.refresh_token, stored.doc.id).reveal())
+    async def _sealed_token(self, row: GoogleConnection) -> str:
+        stored = (
+            await self._store.privileged().get(Connection, row.connection_id) if row.connection_id else None
+        )
+        if stored is None or not stored.doc.refresh_token:
+            return ""
+        return self._vault.seal_legacy(self._token.open(stored.doc.refresh_token, stored.doc.id))
+
+    async def _connection_value(self, row: GoogleConnection, *, tokens: bool) -> KvConnection:
+        token = await self._sealed_token(row) if tokens else ""
         return KvConnection(
             chat_id=row.chat_id, google_sub=row.google_sub, google_email=row.google_email,
             refresh_token_encrypted=token, scopes=row.scopes, revoked=row.revoked,

@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -19,7 +19,7 @@ from holdfast.ids import join_segments
 from holdfast.kit.connections import Connection, Connections
 from holdfast.kit.vault import Vault
 from holdfast.operation import Operator, operation
-from holdfast.services.c4lendar.domain.kv_layout import KvRow
+from holdfast.services.c4lendar.domain.kv_layout import KvPair, KvRow
 from holdfast.services.c4lendar.domain.parser import EventDetails
 from holdfast.services.c4lendar.events import (
     UNDO_S,
@@ -67,6 +67,13 @@ class ChatOperations:
         """Import a Workers KV dump; what is stored already stays as it is."""
         await by.append(details={"pairs": len(rows)})
         return await self.kv.load(rows, tell=tell)
+
+    @operation("c4lendar.kv_exported", area=AREA, verb="export", needs="admin", platform=True)
+    async def export_kv(self, by: Operator, *, tokens: bool = False) -> list[KvPair]:
+        """Return the store in Workers KV's layout; with `tokens`, those encrypted as the former bot did."""
+        pairs = [pair async for pair in self.kv.dump(tokens=tokens)]
+        await by.append(details={"pairs": len(pairs), "tokens": tokens})
+        return pairs
 
     # -- chats --------------------------------------------------------------------------------------
 
@@ -296,8 +303,9 @@ class ChatOperations:
         found = [one.doc async for one in self._store.tenant(chat_id).scan(query)]
         return sorted(found, key=lambda one: one.google_email)
 
-    async def grant_statuses(self, accounts: Sequence[GoogleConnection]) -> dict[str, str]:
-        """The status of each account's grant, by `google_sub`."""
+    async def grant_statuses(self, chat_id: str) -> dict[str, str]:
+        """The status of the grant of each account in a chat, by `google_sub`."""
+        accounts = await self.accounts(chat_id)
         ids = {one.connection_id: one.google_sub for one in accounts if one.connection_id}
         found = await self._store.privileged().get_many(Connection, list(ids)) if ids else []
         return {ids[one.doc.id]: one.doc.status for one in found if one is not None}

@@ -43,7 +43,7 @@ class ChatViews:
             events.append((event_row(one, mappings, uids=uids), statuses))
         return {
             "title": chat.title or chat_id, "chat": chat, "zone": self._operations.zone_of(chat).key,
-            "accounts": accounts, "grants": await self._operations.grant_statuses(accounts), "events": events,
+            "accounts": accounts, "grants": await self._operations.grant_statuses(chat_id), "events": events,
             "failed": sum(status.status == "failed" for _, statuses in events for status in statuses),
         }  # fmt: skip
 

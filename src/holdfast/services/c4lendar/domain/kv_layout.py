@@ -69,6 +69,7 @@ class KvRow(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     key: str
+    expiration: int | None = None
     chat_id: str = ""
     value: KvConnection | KvMapping | KvOldTokens | None = None
     skipped: str = ""
@@ -86,7 +87,7 @@ def _read(number: int, raw: msgspec.Raw) -> KvRow:
     try:
         pair = msgspec.json.decode(raw, type=KvPair)
         key = pair.key
-        return _read_pair(number, pair)
+        return msgspec.structs.replace(_read_pair(number, pair), expiration=pair.expiration)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as fault:
         return KvRow(number=number, key=key[:200], fault=str(fault)[:200])
 
