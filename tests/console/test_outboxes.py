@@ -35,7 +35,7 @@ async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(bed: Bed
 
 async def test_a_delivery_shows_the_fields_of_its_own_class_and_what_can_be_done(bed: Bed) -> None:
     setting = Setting(bed.runtime)
-    waiting = await setting.deliver(await setting.endpoint(), "e1")
+    waiting = await setting.deliver(await setting.endpoint(), "event-one")
     ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
     shown = await ann.page(f"/console/deliveries/orchard/{waiting}")
     assert "basket" in shown
@@ -53,10 +53,11 @@ async def test_an_endpoint_offers_what_its_state_allows(bed: Bed) -> None:
     await setting.endpoint()
     ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
     one = "/api/v1/endpoints/orchard/tree-1"
+    always = {"", "/rotate", "/rotate?end_others=true"}
     offered = {
-        "active": {"/test", "/rotate", "", "/pause", "/disable"},
-        "paused": {"/test", "/resume", "/rotate", "", "/disable"},
-        "disabled": {"/enable", "/rotate", ""},
+        "active": {"/test", "/pause", "/disable", *always},
+        "paused": {"/test", "/resume", "/disable", *always},
+        "disabled": {"/enable", *always},
     }
     for status, verb in (("active", ""), ("paused", "pause"), ("disabled", "disable")):
         if verb:

@@ -36,6 +36,7 @@ async def test_an_endpoint_lives_from_its_creation_to_its_deletion(bed: Bed) -> 
         assert [request.headers["webhook-id"] for request in receiver.requests] == [sent["eventId"]]
     rotated = await _ask(bed, "POST", f"{ONE}/rotate", token)
     assert (rotated["secrets"], rotated["secret"] != made["secret"]) == (2, True)
+    assert (await _ask(bed, "POST", f"{ONE}/rotate?end_others=true", token))["secrets"] == 1
     updated = await _ask(bed, "PUT", ONE, token, {"url": URL, "concurrency": 3})
     assert (updated["url"], updated["concurrency"], updated["eventTypes"], updated["ratePerS"]) == (
         URL, 3, [], None,
@@ -49,8 +50,8 @@ async def test_an_endpoint_lives_from_its_creation_to_its_deletion(bed: Bed) -> 
     trail = await _ask(bed, "GET", "/api/v1/audit", token)
     assert [event["action"] for event in reversed(trail["items"])] == [
         "endpoint.created", "endpoint.paused", "endpoint.tested", "endpoint.resumed",
-        "endpoint.secret_rotated", "endpoint.updated", "endpoint.disabled", "endpoint.enabled",
-        "endpoint.disabled", "endpoint.deleted",
+        "endpoint.secret_rotated", "endpoint.secret_rotated", "endpoint.updated", "endpoint.disabled",
+        "endpoint.enabled", "endpoint.disabled", "endpoint.deleted",
     ]  # fmt: skip
     assert "whsec_" not in str(trail)
 
@@ -76,9 +77,21 @@ async def test_what_does_not_fit_is_refused_with_its_field(bed: Bed) -> None:
         assert (await bed.ask(method, path, token=token, json=given))[0] == expected, path
 
 
+async def test_a_url_that_is_not_sent_to_is_refused_when_it_is_saved(bed: Bed) -> None:
+    token = await bed.token("admin")
+    await _ask(bed, "POST", OUTBOX, token, {"id": "crm", "url": URL})
+    for url in (
+        "http://169.254.169.254/latest/meta-data", "http://10.0.0.7/hook", "http://[::1]/hook",
+        "http://localhost:8080/hook", "https://crm.example:22/hook",
+    ):  # fmt: skip
+        for method, path, body in (("POST", OUTBOX, {"id": "inner"}), ("PUT", ONE, {})):
+            status, told, _ = await bed.ask(method, path, token=token, json={**body, "url": url})
+            assert (status, told["error"]["details"]["path"]) == (422, "url"), (url, told)
+
+
 async def test_a_delivery_that_waits_is_cancelled_and_a_dead_letter_resolved(bed: Bed) -> None:
     token = await bed.token("admin")
-    await _ask(bed, "POST", OUTBOX, token, {"id": "crm", "url": "http://127.0.0.1:9/nobody"})
+    await _ask(bed, "POST", OUTBOX, token, {"id": "crm", "url": URL})
     await _ask(bed, "POST", f"{ONE}/pause", token, {})
     sent = await _ask(bed, "POST", f"{ONE}/test", token)
     delivery = f"/api/v1/deliveries/holdfast/{sent['id']}"

@@ -170,15 +170,24 @@ def update_command(
 
 @commands.command("rotate")
 def rotate_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id,
+    outbox: OutboxName = KIT_PART,
+    tenant: Tenant = PLATFORM,
+    end_others: Annotated[
+        bool, typer.Option("--end-others", help="End every other secret at once: one has leaked.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Give an endpoint a fresh secret, printed this once; the old one signs too for a day.
 
     \b
-    Example:
+    Examples:
       holdfast endpoints rotate rms-7 --tenant acme
+      holdfast endpoints rotate rms-7 --tenant acme --end-others
     """
-    done = operate(tenant, lambda runtime, by: endpoints.rotate(runtime, by, outbox, endpoint_id))
+    done = operate(
+        tenant, lambda runtime, by: endpoints.rotate(runtime, by, outbox, endpoint_id, end_others=end_others)
+    )
     print_result(done, f"the secret of {endpoint_id}, shown this once: {done.secret}", as_json=as_json)
 
 

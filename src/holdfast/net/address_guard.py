@@ -80,6 +80,8 @@ class AddressGuard:
             raise refused(f"port {target.port} is not one that webhooks are sent to")
         if target.address is not None:
             self._check_address(target.address, named=named)
+        elif not named and (target.host == "localhost" or target.host.endswith(".localhost")):
+            raise refused("this machine itself is not sent to; allow it by name if it is meant")
         return target
 
     async def pin(self, url: str) -> Pin:
@@ -123,7 +125,13 @@ class AddressGuard:
         named = self._names(host)
         addresses = [self._read(text) for text in texts]
         for address in addresses:
-            self._check_address(address, named=named)
+            try:
+                self._check_address(address, named=named)
+            except SendFailure:
+                # Not which one: whoever may save a URL must not learn the addresses of names in here.
+                raise refused(
+                    f"the name {host!r} leads to an address that is not public; allow it if it is meant"
+                ) from None
         return tuple(dict.fromkeys(addresses))
 
     def _read(self, text: str) -> Address:

@@ -8,7 +8,8 @@ from typing import Literal, Protocol
 import msgspec
 
 FailureReason = Literal[
-    "timeout", "connect", "reset", "tls", "too_large", "refused_address", "bad_request", "bad_response"
+    "timeout", "connect", "reset", "tls", "too_large", "refused_address", "bad_request", "bad_response",
+    "unsigned",
 ]  # fmt: skip
 
 

@@ -23,8 +23,9 @@ from holdfast.kit.outbox import (
     new_secret,
 )
 from holdfast.kit.outbox.deliveries import CANCELLABLE
+from holdfast.kit.outbox.endpoint_secrets import OVERLAP_S
 from holdfast.kit.outbox.models import EndpointStatus, NoticeKind
-from holdfast.net import SendFailure, read_url
+from holdfast.net import SendFailure
 from holdfast.operation import Operator, operation
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryRow
@@ -145,7 +146,7 @@ async def list_endpoints(
 @operation("endpoint.created", area="endpoints", verb="create", needs="admin")
 async def create(runtime: Runtime, by: Operator, outbox: str, new: NewEndpoint) -> EndpointRow:
     """Create an endpoint with a fresh secret, which is shown this once."""
-    part, rate = outbox_named(runtime, outbox), _checked_rate(new)
+    part, rate = outbox_named(runtime, outbox), _checked_rate(runtime, new)
     endpoint = part.models.endpoint(
         id=new.id or ids.ulid(), tenant_id=by.tenant_id, url=new.url, created_at=runtime.clock.now(),
         concurrency=new.concurrency, rate=rate, fifo=new.fifo,
@@ -170,7 +171,7 @@ async def update(
     runtime: Runtime, by: Operator, outbox: str, endpoint_id: str, settings: EndpointSettings
 ) -> EndpointRow:
     """Change where an endpoint sends, what and how fast; its id, order, state and secrets stay."""
-    part, rate = outbox_named(runtime, outbox), _checked_rate(settings)
+    part, rate = outbox_named(runtime, outbox), _checked_rate(runtime, settings)
 
     async def act(tx: Transaction) -> Endpoint:
         endpoint = (await _require(tx, part.models, endpoint_id)).doc
@@ -240,17 +241,26 @@ async def _change(
 
 
 @operation("endpoint.secret_rotated", area="endpoints", verb="rotate", needs="admin", subject="endpoint_id")
-async def rotate(runtime: Runtime, by: Operator, outbox: str, endpoint_id: str) -> EndpointRow:
-    """Give an endpoint a fresh secret, shown this once; the old one signs too for a day."""
+async def rotate(
+    runtime: Runtime, by: Operator, outbox: str, endpoint_id: str, *, end_others: bool = False
+) -> EndpointRow:
+    """Give an endpoint a fresh secret, shown this once; the old one signs too for a day.
+
+    With `end_others` every other secret ends at once: for one that has leaked.
+    """
     models, secret = outbox_named(runtime, outbox).models, new_secret()
+    overlap_s = 0.0 if end_others else OVERLAP_S
 
     async def act(tx: Transaction) -> Endpoint:
         endpoint = (await _require(tx, models, endpoint_id)).doc
-        endpoint.secrets = EndpointSecrets(runtime.vault).rotated(endpoint, secret, now=runtime.clock.now())
+        endpoint.secrets = EndpointSecrets(runtime.vault).rotated(
+            endpoint, secret, now=runtime.clock.now(), overlap_s=overlap_s
+        )
         tx.write(put(endpoint))
         return endpoint
 
-    return row(await by.commit(act, details={"outbox": outbox}), outbox, secret=secret)
+    details = {"outbox": outbox, "endOthers": end_others}
+    return row(await by.commit(act, details=details), outbox, secret=secret)
 
 
 @operation("endpoint.tested", area="endpoints", verb="test", needs="admin", subject="endpoint_id")
@@ -310,12 +320,12 @@ async def _require(source: Store | Transaction, models: OutboxModels, endpoint_i
     return found
 
 
-def _checked_rate(settings: EndpointSettings) -> Rate | None:
+def _checked_rate(runtime: Runtime, settings: EndpointSettings) -> Rate | None:
     """Raise InvalidError for settings that no event could be sent with; return the rate they mean."""
     try:
         # Also for those that no decoder has checked, as from the command line.
         msgspec.convert(msgspec.to_builtins(settings), type(settings))
-        read_url(settings.url)
+        runtime.address_guard.check(settings.url)
     except msgspec.ValidationError as fault:
         raise InvalidError(str(fault)) from None
     except SendFailure as failure:

@@ -81,7 +81,8 @@ class Runtime:
         self.identities = identities_of(config, store)
         self.oidc_sign_in = sign_in_of(config, store, vault, oidc=self.identities.oidc)
         self._audit = lru_cache(AUDITS_MAX)(self._open_audit)
-        self._sender = RawSender(AddressGuard(allow=config.allow))
+        self.address_guard = AddressGuard(allow=config.allow)
+        self._sender = RawSender(self.address_guard)
         self._shares = ConnectionShares()
         self._http_session = LazySession()
         self.dispatcher = Dispatcher(

@@ -8,9 +8,10 @@ import pytest
 
 from holdfast.errors import DecryptionError, WrongTypeError
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
-from holdfast.kit.outbox.models import Endpoint
+from holdfast.kit.outbox.models import Endpoint, EndpointSecret
 from holdfast.kit.outbox.signing import SignatureVerifier, new_secret
 from holdfast.kit.vault import Vault, new_key
+from holdfast.net import SendFailure
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NOW_S = int(NOW.timestamp())
@@ -76,8 +77,31 @@ async def test_rotating_again_never_lengthens_an_old_secrets_life_and_drops_what
     assert len(place.secrets) == 3
 
 
-async def test_an_endpoint_without_secrets_sends_id_and_time_alone() -> None:
-    assert set(await signed(endpoint(), NOW)) == {"webhook-id", "webhook-timestamp"}
+async def test_at_most_three_secrets_are_live_however_often_they_are_rotated() -> None:
+    place = endpoint()
+    for minute in range(6):
+        place.secrets = SECRETS.rotated(place, new_secret(), now=NOW + timedelta(minutes=minute))
+    assert len(place.secrets) == 3
+    assert place.secrets[0].expires_at is None
+    signatures = (await signed(place, NOW + timedelta(minutes=6)))["webhook-signature"]
+    assert len(signatures.split(" ")) == 3
+
+
+async def test_a_leaked_secret_ends_at_once() -> None:
+    place, leaked, fresh = endpoint(), new_secret(), new_secret()
+    place.secrets = [SECRETS.seal(place, leaked)]
+    place.secrets = SECRETS.rotated(place, fresh, now=NOW, overlap_s=0)
+    assert (await signed(place, NOW))["X-Webhook-Signature"] == await plain(fresh)
+    assert len(place.secrets) == 1
+
+
+async def test_nothing_is_sent_unsigned() -> None:
+    expired = endpoint()
+    expired.secrets = [EndpointSecret(SECRETS.seal(expired, new_secret()).sealed, expires_at=NOW)]
+    for place in (endpoint(), expired):
+        with pytest.raises(SendFailure, match="no active signing secret") as failure:
+            await signed(place, NOW)
+        assert failure.value.reason == "unsigned"
 
 
 def test_a_secret_that_could_not_sign_is_not_sealed() -> None:

@@ -147,7 +147,9 @@ async def test_a_name_that_rebinds_is_used_as_it_was_judged_and_refused_when_ask
     assert {str(a) for pin in pins for a in pin.addresses} == {PUBLIC}
     assert len(resolver.asked) == 1
     now = 30.0
-    assert "loopback" in await refusal(guard, "https://rebinding.example/")
+    refused = await refusal(guard, "https://rebinding.example/")
+    assert "'rebinding.example' leads to an address that is not public" in refused
+    assert "127.0.0.1" not in refused, "which address a name has in here is nobody's business"
     assert len(resolver.asked) == 2
 
 

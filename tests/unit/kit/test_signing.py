@@ -17,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UnverifiedError, WrongTypeError
-from holdfast.kit.outbox.signing import SignatureVerifier, WebhookSigner, new_key_pair, new_secret
+from holdfast.kit.outbox.signing import (
+    SignatureVerifier,
+    WebhookSigner,
+    escape_id,
+    new_key_pair,
+    new_secret,
+)
 
 BODY = '{"event":"renewal.risk_flagged","name":"Zoë 🗝","n":1}'.encode()
 OLD, NEW = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", new_secret()
@@ -162,9 +168,9 @@ def test_every_message_signed_is_accepted_and_its_signature_agrees_with_hmac(
     body: bytes, at_s: int, name: str
 ) -> None:
     headers = dict(WebhookSigner([OLD]).headers(name, at_s, body))
-    assert SignatureVerifier([OLD]).verify(headers, body, now=at_second(at_s)) == name
+    assert SignatureVerifier([OLD]).verify(headers, body, now=at_second(at_s)) == escape_id(name)
     key = base64.b64decode(OLD.removeprefix("whsec_"))
-    digest = hmac.digest(key, f"{name}.{at_s}.".encode() + body, "sha256")
+    digest = hmac.digest(key, f"{escape_id(name)}.{at_s}.".encode() + body, "sha256")
     assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
 
 
@@ -193,3 +199,15 @@ def test_nothing_signs_or_checks_without_a_secret() -> None:
         WebhookSigner([])
     with pytest.raises(WrongTypeError):
         SignatureVerifier([])
+
+
+def test_an_id_with_a_point_is_signed_and_sent_without_one() -> None:
+    secret = new_secret()
+    ids = []
+    for event_id in ("evt-7.5", "evt-7%2E5", "evt-7%2E.5", "evt-75"):
+        headers = dict(WebhookSigner([secret]).headers(event_id, 1_700_000_000, b"{}"))
+        ids.append(headers["webhook-id"])
+        now = datetime.fromtimestamp(1_700_000_000, UTC)
+        assert SignatureVerifier([secret]).verify(headers, b"{}", now=now) == headers["webhook-id"]
+    assert not any("." in one for one in ids)
+    assert len(set(ids)) == len(ids)

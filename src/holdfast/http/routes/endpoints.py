@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
 from holdfast.kit.outbox.models import EndpointStatus
@@ -34,6 +34,7 @@ from holdfast.routing import (
 )
 from holdfast.runtime import KIT_PART
 
+EndOthers = Annotated[bool, QueryParameter(description="End every other secret at once: one has leaked.")]
 _ENDPOINT: Final = "/endpoints/{outbox:str}/{endpoint_id:str}"
 
 
@@ -96,10 +97,14 @@ async def delete_endpoint(
 
 @action_route(f"{_ENDPOINT}/rotate", endpoints.rotate)
 async def rotate_secret(
-    runtime: RuntimeDependency, by: By, outbox: FromPath[str], endpoint_id: FromPath[str]
+    runtime: RuntimeDependency,
+    by: By,
+    outbox: FromPath[str],
+    endpoint_id: FromPath[str],
+    end_others: EndOthers = False,
 ) -> EndpointRow:
     """Give an endpoint a fresh secret, shown this once; the old one signs too for a day."""
-    return await endpoints.rotate(runtime, by, outbox, endpoint_id)
+    return await endpoints.rotate(runtime, by, outbox, endpoint_id, end_others=end_others)
 
 
 @action_route(f"{_ENDPOINT}/test", endpoints.send_test)

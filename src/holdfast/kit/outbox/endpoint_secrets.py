@@ -12,9 +12,11 @@ from holdfast.clock import to_us
 from holdfast.kit.outbox.models import Endpoint, EndpointSecret
 from holdfast.kit.outbox.signing import Sign, WebhookSigner
 from holdfast.kit.vault import SealedField, Secret, Vault
+from holdfast.net import SendFailure
 
 SECRET_FIELD: Final = "secrets.sealed"
 OVERLAP_S: Final = 24 * 3_600.0
+LIVE_MAX: Final = 3
 
 
 class EndpointSecrets:
@@ -39,17 +41,27 @@ class EndpointSecrets:
     def rotated(
         self, endpoint: Endpoint, secret: str | Secret, *, now: datetime, overlap_s: float = OVERLAP_S
     ) -> list[EndpointSecret]:
-        """Return the endpoint's next `secrets`: the new one first, the others until the overlap ends."""
+        """Return the endpoint's next `secrets`: the new one first, the others until the overlap ends.
+
+        At most three are live: of the others, the newest two. Without an overlap they end at once.
+        """
         end = now + timedelta(seconds=overlap_s)
-        current = [
-            msgspec.structs.replace(old, expires_at=min(old.expires_at or end, end))
-            for old in endpoint.secrets
-            if old.expires_at is None or old.expires_at > now
-        ]
-        return [self.seal(endpoint, secret), *current]
+        current = (
+            []
+            if overlap_s <= 0
+            else [
+                msgspec.structs.replace(old, expires_at=min(old.expires_at or end, end))
+                for old in endpoint.secrets
+                if old.expires_at is None or old.expires_at > now
+            ]
+        )
+        return [self.seal(endpoint, secret), *current[: LIVE_MAX - 1]]
 
     async def signing(self, endpoint: Endpoint) -> Sign:
-        """Return what signs this endpoint's messages; `DecryptionError` when a secret does not open."""
+        """Return what signs this endpoint's messages; `DecryptionError` when a secret does not open.
+
+        It raises `SendFailure` while no secret is active: nothing is sent unsigned.
+        """
         field = self._field(endpoint)
         opened = [(_end_s(one), field.open(one.sealed, endpoint.id)) for one in endpoint.secrets]
         return _signing_with(opened, lambda texts: WebhookSigner(texts, plain_header=self._plain_header))
@@ -74,7 +86,7 @@ def _signing_with(opened: Sequence[tuple[float, Secret]], make: Callable[[list[s
             signer = make([text for _, text in active]) if active else None
             valid_to_s = min((end_s for end_s, _ in active), default=float("inf"))
         if signer is None:
-            return (("webhook-id", message_id), ("webhook-timestamp", str(at_s)))
+            raise SendFailure("unsigned", "the endpoint has no active signing secret; rotate its secret")
         return signer.headers(message_id, at_s, body)
 
     return sign

@@ -128,6 +128,7 @@ class WebhookSigner:
 
     def headers(self, message_id: str, at_s: int, body: bytes) -> list[tuple[str, str]]:
         """Return the headers that sign a message: id, time and one signature for each secret."""
+        message_id = escape_id(message_id)
         start = f"{message_id}.{at_s}.".encode()
         signature = " ".join([key.sign(start, body) for key in self._keys])
         made = [
@@ -172,6 +173,14 @@ class SignatureVerifier:
             if any(key.matches(signature, start=start, body=body) for key in self._keys):
                 return message_id
         raise UnverifiedError("no signature matches the message")
+
+
+def escape_id(event_id: str) -> str:
+    """The `webhook-id` of an event: `id.timestamp.body` can be read in one way only if the id has no point.
+
+    Example: `escape_id("evt-7.5")` gives `evt-7%2E5`
+    """
+    return event_id.replace("%", "%25").replace(".", "%2E")
 
 
 def new_secret() -> str:
