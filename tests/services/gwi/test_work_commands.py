@@ -60,6 +60,8 @@ def test_a_day_at_the_terminal(tmp_path: Path) -> None:
     assert "can't be read" in run("candidates", "revise", made["id"], "--file", "a=none", "-m", "x", code=2)
     assert "no developer" in run("candidates", "vote", made["id"], "approved", "--as", "vera", code=1)
     assert run("candidates", "vote", made["id"], "approved", "--as", "dean")["status"] == "approved"
+    assert run("candidates", "revoke", made["id"], "--as", "dean")["status"] == "ready"
+    assert run("candidates", "vote", made["id"], "approved", "--as", "dean")["status"] == "approved"
     applied = run("candidates", "apply", made["id"])
     assert applied["status"] == "applying"
     assert [one["runId"] for one in run("candidates", "list")["items"]] == [applied["runId"]]

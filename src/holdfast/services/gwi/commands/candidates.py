@@ -20,11 +20,10 @@ commands = typer.Typer(help="Propose changes, vote on them, apply them.", no_arg
 CandidateId = Annotated[
     str, typer.Argument(metavar="CANDIDATE", help="As `candidates list` shows it.")
 ]  # fmt: skip
+Member = Annotated[str, typer.Option("--as", metavar="ID", help="The member whose vote it is.")]
 Files = Annotated[
     list[str] | None,
-    typer.Option(
-        "--file", metavar="PATH=LOCAL", help="A file and its new content; may be repeated."
-    ),
+    typer.Option("--file", metavar="PATH=LOCAL", help="A file and its new content; may be repeated."),
 ]
 Deleted = Annotated[
     list[str] | None, typer.Option("--delete", metavar="PATH", help="A file to delete; may be repeated.")
@@ -136,7 +135,7 @@ def vote_command(
     candidate: CandidateId,
     decision: Annotated[VoteDecision, typer.Argument(help="What you think of it.")],
     tenant: Tenant,
-    member: Annotated[str, typer.Option("--as", metavar="ID", help="The member who votes.")],
+    member: Member,
     comment: Annotated[str, typer.Option(metavar="TEXT", help="Why; people see it.")] = "",
     patch_hash: Annotated[str, typer.Option(metavar="HASH", help="Only if the patch is still this.")] = "",
     as_json: AsJson = False,
@@ -154,6 +153,22 @@ def vote_command(
         )
 
     done = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    ctx.obj.print_result(_row(done), f"{done.id} is {done.status}", as_json=as_json)
+
+
+@commands.command("revoke")
+def revoke_command(
+    ctx: typer.Context, candidate: CandidateId, tenant: Tenant, member: Member, as_json: AsJson = False
+) -> None:
+    """Take a member's approval back, until the candidate is applied.
+
+    \b
+    Example:
+      holdfast gwi candidates revoke cand-1 --tenant gh-org-7 --as oidc:dean@example.com
+    """
+    done = ctx.obj.operate_service(
+        NAME, lambda gwi, by: gwi.candidates.revoke_vote(by, candidate, user_id=member), tenant_id=tenant
+    )
     ctx.obj.print_result(_row(done), f"{done.id} is {done.status}", as_json=as_json)
 
 

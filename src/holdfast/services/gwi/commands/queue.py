@@ -11,9 +11,9 @@ from msgspec import UNSET
 
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant
 from holdfast.services.gwi.domain.subjects import WorkType
-from holdfast.services.gwi.models.work import LIVE, WorkItem, WorkStatus
+from holdfast.services.gwi.models.work import LIVE, WorkItem
 from holdfast.services.gwi.operations import Gwi
-from holdfast.services.gwi.operations.queue import ItemChange, QueueFilter
+from holdfast.services.gwi.operations.queue import STATUSES, ItemChange, QueueFilter
 
 commands = typer.Typer(help="Work items by score, and what people do to them.", no_args_is_help=True)
 ItemId = Annotated[str, typer.Argument(metavar="ITEM", help="As `queue list` shows it.")]
@@ -25,7 +25,9 @@ NOBODY = "nobody"
 def list_command(
     ctx: typer.Context,
     tenant: Tenant,
-    status: Annotated[list[WorkStatus] | None, typer.Option(help="In this state; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(metavar="STATUS", help=f"{', '.join(STATUSES)}; may be repeated.")
+    ] = None,
     type: Annotated[WorkType | None, typer.Option(help="Of this type.")] = None,
     repo: Annotated[str | None, typer.Option(metavar="OWNER/NAME", help="Of this repository.")] = None,
     assignee: Annotated[str | None, typer.Option(metavar="ID", help="Assigned to this member.")] = None,
@@ -42,8 +44,11 @@ def list_command(
       holdfast gwi queue list --tenant gh-org-7 --min-score 60
       holdfast gwi queue list --tenant gh-org-7 --status dismissed --json
     """
+    if unknown := set(status or ()) - set(STATUSES):
+        raise typer.BadParameter(f"{sorted(unknown)[0]!r} is none of {', '.join(STATUSES)}")
+    statuses = tuple(one for one in STATUSES if one in (status or LIVE))
     chosen = QueueFilter(
-        statuses=tuple(status or LIVE), type=type, repo=repo, assignee=assignee, min_score=min_score,
+        statuses=statuses, type=type, repo=repo, assignee=assignee, min_score=min_score,
         snoozed=snoozed,
     )  # fmt: skip
 

@@ -150,7 +150,7 @@ class Candidates:
 
         Repeating one's own vote changes nothing. The service itself votes for the member `user_id`.
         """
-        voter = user_id if user_id and by.caller.service else author_of(by)
+        voter = _voter(by, user_id)
         if len(comment) > COMMENT_CHARACTERS_MAX:
             raise InvalidError(f"a comment has at most {COMMENT_CHARACTERS_MAX} characters", "comment")
         now, repeated = self._clock.now(), list[Candidate]()
@@ -180,9 +180,9 @@ class Candidates:
         "candidate.vote_revoked", area=AREA, verb="vote", needs="developer", subject="candidate_id",
         audit=AUDIT,
     )  # fmt: skip
-    async def revoke_vote(self, by: Operator, candidate_id: str) -> Candidate:
+    async def revoke_vote(self, by: Operator, candidate_id: str, *, user_id: str = "") -> Candidate:
         """Take one's own approval back, until the candidate is applied; it may then lack approvals."""
-        now, voter = self._clock.now(), author_of(by)
+        now, voter = self._clock.now(), _voter(by, user_id)
 
         async def act(tx: Transaction) -> Candidate:
             candidate, item = await candidate_in(tx, by.tenant_id, candidate_id)
@@ -239,6 +239,11 @@ class Candidates:
 
 def _same(one: Vote, other: Vote) -> bool:
     return (one.user_id, one.decision, one.patch_hash) == (other.user_id, other.decision, other.patch_hash)
+
+
+def _voter(by: Operator, user_id: str) -> str:
+    """Whose vote it is: one's own, or that of the member for whom the service acts."""
+    return user_id if user_id and by.caller.service else author_of(by)
 
 
 def author_of(by: Operator) -> str:

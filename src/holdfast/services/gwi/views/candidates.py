@@ -77,6 +77,7 @@ class CandidateViews:
             "title": candidate.plan.summary, "candidate": candidate, "item": item,
             "changes": [shown_change(one) for one in changes] or [shown_change(None)],
             "has_patch": bool(changes), "can_vote": _may_vote(ask, candidate),
+            "can_revoke": _may_revoke(ask, candidate),
             "can_apply": candidate.status in ("approved", "failed") and not candidate.applying,
             "can_revise": candidate.status in OPEN and not candidate.applying,
         }  # fmt: skip
@@ -87,6 +88,11 @@ def _may_vote(ask: PageRequest, candidate: Candidate) -> bool:
     user_id = ask.caller.user_id
     voted = any(one.user_id == user_id for one in candidate.approvals)
     return candidate.status == "ready" and user_id != candidate.created_by and not voted
+
+
+def _may_revoke(ask: PageRequest, candidate: Candidate) -> bool:
+    voted = any(one.user_id == ask.caller.user_id for one in candidate.approvals)
+    return voted and candidate.status in ("ready", "approved") and not candidate.applying
 
 
 def pages(gwi: Gwi) -> list[Page]:
