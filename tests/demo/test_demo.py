@@ -197,6 +197,20 @@ def test_a_command_on_a_pull_request_starts_a_run_that_answers_there(stand: Stan
     assert "could not deliver" in _run_control(demo, token, "gwi/lose")
 
 
+def test_a_change_is_proposed_approved_and_applied_as_a_pull_request(stand: Stand) -> None:
+    _, demo, token = stand
+    _run_control(demo, token, "gwi/issue")
+    wait_for(lambda: "approvals" in _run_control(demo, token, "gwi/propose"))
+    wait_for(lambda: "first" in _run_control(demo, token, "gwi/approve"))
+    assert "makes the pull request" in _run_control(demo, token, "gwi/apply")
+
+    def titles() -> list[str]:
+        shown = _simulator_command(demo, "github", "repository", repo="kelp-works/tides")
+        return [one["title"] for one in shown["issues"] if one["user"]["type"] == "Bot"]
+
+    wait_for(titles)
+
+
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
     _, demo, token = stand
     assert demo.ask("/demo/scenes/webhooks/break", body={})[0] == 401

@@ -10,6 +10,10 @@ import msgspec
 
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
+from holdfast.model import Caller
+from holdfast.operation import Operator
+from holdfast.services.gwi.candidate_revision import PatchRequest
+from holdfast.services.gwi.domain.patches import FileChange
 from holdfast.services.gwi.models.tenants import Member, MemberRole, Tenant, tenant_id_of
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.runs import RunFilter
@@ -166,6 +170,47 @@ async def label_auto(stage: Stage) -> str:
     return f"Number {number} starts a run by itself; ten a day may, in each repository."
 
 
+def _person(stage: Stage, login: str) -> Operator:
+    id = tenant_id(stage)
+    caller = Caller(user_id=user_id(stage, login), roles={id: PEOPLE.get(login, "owner")})
+    return stage.runtime.operator(caller, id)
+
+
+async def propose(stage: Stage) -> str:
+    """The reviewer proposes a change for the first item without any: a harmless one, or a critical one."""
+    await act(stage)
+    gwi, path = _gwi(stage), random.choice(("tides/table.py", "tides/security.py"))
+    text = f"{TABLE}\n\ndef revision():\n    return {random.randrange(1_000)}\n"
+    action: Any = "modify" if path in FILES else "create"
+    for item in (await gwi.queue.page(tenant_id(stage))).docs:
+        if item.candidate_id is None:
+            patch = PatchRequest(
+                changes=[FileChange(file=path, action=action, content=text)], commit_message=item.title
+            )
+            made = await gwi.candidates.create(_person(stage, "reviewer"), item.id, patch=patch)
+            return f"A candidate of {made.risk.level} risk takes {made.required_approvals} approvals."
+    return "Open an issue first: every item has its candidate."
+
+
+async def approve(stage: Stage) -> str:
+    """The maintainer and the owner approve the newest candidate in turn."""
+    ready = (await _gwi(stage).candidates.page(tenant_id(stage), status="ready", limit=1)).docs
+    if not ready:
+        return "Propose a change first."
+    voted = {vote.user_id for vote in ready[0].approvals}
+    login = "owner" if user_id(stage, "maintainer") in voted else "maintainer"
+    changed = await _gwi(stage).candidates.vote(_person(stage, login), ready[0].id, decision="approved")
+    return f"The {login} approves: {len(changed.approvals)} of {changed.required_approvals} approvals."
+
+
+async def apply(stage: Stage) -> str:
+    approved = (await _gwi(stage).candidates.page(tenant_id(stage), status="approved", limit=1)).docs
+    if not approved:
+        return "Have a candidate approved first."
+    started = await _gwi(stage).candidates.apply(_person(stage, "maintainer"), approved[0].id, source="ui")
+    return f"{started.run_id} makes the pull request, with the receipt in its description."
+
+
 async def break_github(stage: Stage) -> str:
     _github(stage).inject(InjectedFault(count=BREAKS, status=503, path="/repos/"))
     return f"GitHub refuses the next {BREAKS} calls: a run under way tries its step again."
@@ -231,6 +276,9 @@ scene = Scene(
         _comment("triage", "Comment /gwi triage", "/gwi triage"),
         _comment("resolve", "Comment /gwi resolve", "/gwi resolve"),
         Control(name="label", label="Label gwi:auto", run=label_auto),
+        Control(name="propose", label="Propose a change", run=propose),
+        Control(name="approve", label="A colleague approves", run=approve),
+        Control(name="apply", label="Apply it", run=apply),
         Control(name="lose", label="Lose an event", run=lose_event),
         Control(name="break", label="Break GitHub for a moment", kind="danger", run=break_github),
     ],
