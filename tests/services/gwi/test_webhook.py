@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
+from holdfast.model import Caller
 from holdfast.services.gwi.models.tenants import Installation, Member, Repo, Tenant
 from holdfast.services.gwi.models.work import WorkItem, WorkSignal
 from holdfast.services.gwi.operations.queue import STATUSES, QueueFilter
+from holdfast.services.gwi.operations.tenants import NewTenant
 from holdfast.simulators.github import (
     AddLabel,
     AddRepository,
@@ -33,6 +35,13 @@ from tests.services.gwi.github_harness import REPO, GithubHarness, examples, git
 @pytest.fixture
 async def harness(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[GithubHarness]:
     async with github_harness(sqlite_url, clock, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def any_harness(any_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[GithubHarness]:
+    """On every engine."""
+    async with github_harness(any_url, clock, tmp_path) as made:
         yield made
 
 
@@ -159,6 +168,19 @@ async def test_an_installation_makes_a_tenant_with_its_repositories_and_an_owner
     assert (await harness.events(tenant_id))[1:] == ["installation_repositories.removed"]
 
 
+async def test_a_tenant_that_a_person_created_and_its_installation_are_one(harness: GithubHarness) -> None:
+    organisation, olivia = (harness.github.state.account(login) for login in ("acme", "olivia"))
+    asked = NewTenant(github_org_id=organisation.id, github_org_login="acme")
+    by = harness.runtime.operator(Caller(user_id=f"github:{olivia.id}", email="o@example.com"), "-")
+    created = await harness.gwi.tenants.create(by, asked)
+    tenant_id, installation_id = await harness.install(by="olivia")
+    assert tenant_id == created.id
+    assert (await _tenant(harness, tenant_id)).installation_id == installation_id
+    assert [one.role for one in await harness.find(Member, tenant_id, "created_at")] == ["owner"]
+    assert (await harness.gwi.tenants.create(by, asked)).installation_id == installation_id
+    assert await harness.events(tenant_id) == ["tenant.created", "installation.created"]
+
+
 async def test_repositories_beyond_the_plan_are_stored_but_not_enabled(harness: GithubHarness) -> None:
     for number in range(4):
         harness.github.run(AddRepository(name=f"acme/r{number}", files={"a": "b"}))
@@ -168,8 +190,9 @@ async def test_repositories_beyond_the_plan_are_stored_but_not_enabled(harness: 
 
 
 async def test_an_uninstalled_app_disables_the_repositories_and_a_new_installation_meets_the_same_tenant(
-    harness: GithubHarness,
+    any_harness: GithubHarness,
 ) -> None:
+    harness = any_harness
     tenant_id, first = await harness.install()
     harness.github.run(ChangeInstallation(id=first, act="suspend"))
     await harness.work()
@@ -185,12 +208,14 @@ async def test_an_uninstalled_app_disables_the_repositories_and_a_new_installati
     assert again == tenant_id
     assert (await _tenant(harness, tenant_id)).installation_id == second
     assert await _repos(harness, tenant_id) == {REPO: True}
-    assert len(await harness.find(Member, tenant_id, "created_at")) == 1, "the tenant has its owner"
+    members = await harness.find(Member, tenant_id, "created_at")
+    assert [one.role for one in members] == ["owner", "owner"], "whoever installs the App owns the tenant"
 
 
 async def test_events_that_come_late_or_twice_or_before_their_installation_change_nothing_more(
-    harness: GithubHarness,
+    any_harness: GithubHarness,
 ) -> None:
+    harness = any_harness
     harness.github.run(DisturbDeliveries(acts=["hold", "double"]))
     made: Any = harness.github.run(Install(account="acme", by="olivia"))
     harness.github.run(OpenIssue(repo=REPO, title="It breaks"))

@@ -36,7 +36,7 @@ from holdfast.services.gwi.models.tenants import (
     tenant_id_of,
 )
 from holdfast.services.gwi.operations.profiles import GITHUB_PREFIX
-from holdfast.services.gwi.operations.tenants import NewTenant, new_tenant
+from holdfast.services.gwi.operations.tenants import NewTenant, new_owner, new_tenant
 from holdfast.store import Query, Store, Transaction, put
 
 ACTIONS: Final = (
@@ -225,16 +225,12 @@ class InstallationEvents:
                 tx.write(put(changed))
 
     async def _add_owner(self, tx: Transaction, tenant: Tenant, event: GithubEvent) -> None:
-        """Make who installed the App the owner of a tenant without any: it counts when they sign in."""
-        owners = Query(Member).where("role", "==", "owner").where("status", "==", "active").limit(1)
-        user_id = user_id_of(event.sender)
-        if event.sender is None or (await self._store.tenant(tenant.id).query(owners)).docs:
+        """Make who installed the App an owner: it counts when they sign in."""
+        if event.sender is None or not event.sender.id or event.by_bot:
             return
-        now = self._clock.now()
+        now, user_id = self._clock.now(), user_id_of(event.sender)
         stored = await tx.get(Member, f"{user_id}_{tenant.id}")
-        member = stored.doc if stored else Member(
-            user_id=user_id, tenant_id=tenant.id, role="owner", created_at=now, updated_at=now
-        )  # fmt: skip
+        member = new_owner(tenant.id, user_id, now=now) if stored is None else stored.doc
         tx.write(put(msgspec.structs.replace(member, role="owner", status="active", updated_at=now)))
 
     async def _record(self, tx: Transaction, tenant: Tenant, event: GithubEvent, summary: str) -> None:
