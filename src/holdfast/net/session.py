@@ -1,12 +1,16 @@
-"""The HTTP session of a process, which its API clients share; opened on first use."""
+"""The HTTP session of a process, which its API clients share; opened on first use.
+
+The client library is a third of what a command imports, so it is imported by the first who needs it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import aiohttp
+if TYPE_CHECKING:
+    import aiohttp
 
 PER_HOST_MAX: Final = 100
 
@@ -31,6 +35,8 @@ class LazySession:
     def request(
         self, method: str, url: Any, **options: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        import aiohttp
+
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=PER_HOST_MAX),

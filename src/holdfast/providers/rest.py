@@ -24,7 +24,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
 from yarl import URL
 
@@ -252,6 +251,8 @@ class RestClient:
             return RestResponse(response.status, headers, bytes(body))
 
     def _request(self, call: Call, token: str) -> Any:
+        from aiohttp import ClientTimeout
+
         headers, path = dict(call.headers), call.path
         if token:
             headers |= self._placement.headers(token)
@@ -266,18 +267,20 @@ class RestClient:
             headers=headers,
             # A redirect would carry the token to whatever host the response names.
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=self._limits.call_s),
+            timeout=ClientTimeout(total=self._limits.call_s),
         )
 
 
 @asynccontextmanager
 async def _translated_failures(call: Call) -> AsyncIterator[None]:
+    from aiohttp import ClientConnectorError, ClientError
+
     # The HTTP client's errors are left out of the chain: they show the URL.
     try:
         yield
-    except aiohttp.ClientConnectorError as error:
+    except ClientConnectorError as error:
         raise RetryLaterError(f"{call.act} could not connect ({error.strerror})", after_s=0.0) from None
-    except (aiohttp.ClientError, OSError) as error:
+    except (ClientError, OSError) as error:
         raise _unclear(call, f"got no response ({type(error).__name__})") from None
 
 

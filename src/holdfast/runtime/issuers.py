@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote_plus, urlencode
 
-import aiohttp
 import msgspec
 import structlog
 
@@ -138,6 +137,8 @@ def _basic(issuer: Issuer) -> str:
 
 
 async def _fetch(url: str, call: Call, kind: type[T], *, clock: Clock) -> T:
+    import aiohttp
+
     async with aiohttp.ClientSession() as session:
         rest = RestClient(session, url, fault_of=_fault_of, clock=clock, limits=_LIMITS)
         return await rest.fetch(call, kind)
