@@ -126,7 +126,7 @@ async def _(world: World) -> None:
         await world.act(harness.operations.retry_event(by, event.uid))
 
 
-@scenario(ChatOperations.export_kv)
+@scenario(ChatOperations.export_kv, changes=False)
 async def _(world: World) -> None:
     async with _chat(world) as (harness, _):
         by = harness.runtime.operator(SERVICE, "-")

@@ -61,23 +61,27 @@ class World(msgspec.Struct):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """`follow_up` are classes that the kit changes afterwards, without an event of their own, and why."""
+    """`follow_up` are classes that the kit changes afterwards, without an event of their own, and why.
+
+    An act that `changes` nothing is on record for what it discloses.
+    """
 
     play: Callable[[World], Awaitable[Any]]
     follow_up: frozenset[str] = frozenset()
     why: str = ""
+    changes: bool = True
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(
-    operation: Callable[..., Any], *, follow_up: tuple[str, ...] = (), why: str = ""
+    operation: Callable[..., Any], *, follow_up: tuple[str, ...] = (), why: str = "", changes: bool = True
 ) -> Callable[[Callable[[World], Awaitable[Any]]], None]:
     def add(play: Callable[[World], Awaitable[Any]]) -> None:
         name: str = operation.operation.name  # type: ignore[attr-defined]
         assert name not in SCENARIOS, name
-        SCENARIOS[name] = Scenario(play, frozenset(follow_up), why)
+        SCENARIOS[name] = Scenario(play, frozenset(follow_up), why, changes)
 
     return add
 

@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 
 from holdfast.config import load_config
+from holdfast.kit.processes import BEAT_S
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import connections
 from holdfast.runtime import Runtime
@@ -25,7 +26,15 @@ from holdfast.services.c4lendar import service
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.services.c4lendar.parts import SOURCE
 from holdfast.simulators.google import AddPerson, GiveConsent, GoogleSimulator, ShowCalendar
-from holdfast.simulators.telegram import AddChat, AddUser, MoveBot, PressButton, Say, TelegramSimulator
+from holdfast.simulators.telegram import (
+    AddChat,
+    AddUser,
+    MoveBot,
+    PressButton,
+    Say,
+    SetLimits,
+    TelegramSimulator,
+)  # fmt: skip
 from holdfast.testing import ManualClock
 from holdfast.web import callback_url, start_url
 
@@ -36,10 +45,10 @@ PUBLIC: Final = "http://127.0.0.1:8000"
 
 
 class ChatClock(ManualClock):
-    """Waits for a turn to send are over at once, as late as they would be; time limits are the test's."""
+    """Waits before a call is repeated are over at once; longer ones, such as time limits, are the test's."""
 
     async def sleep(self, seconds: float) -> None:
-        if seconds > 2:
+        if seconds >= BEAT_S:
             await super().sleep(seconds)
         else:
             self.tick(seconds)
@@ -75,7 +84,8 @@ class Harness:
             pass
 
     async def say(self, text: str, *, chat: int = ANA, person: int = ANA, reply_to: int | None = None) -> str:
-        """A person writes; return what the bot answered last, empty for nothing."""
+        """A person writes, after two seconds; return what the bot answered last, empty for nothing."""
+        self.clock.tick(2)
         before = len(self.messages(chat))
         self.telegram.run(Say(chat=chat, person=person, text=text, reply_to=reply_to))
         await self.work()
@@ -159,6 +169,7 @@ async def chat_harness(
         telegram = await stack.enter_async_context(TelegramSimulator(clock=clock))
         google = await stack.enter_async_context(GoogleSimulator(clock=clock))
         session = await stack.enter_async_context(aiohttp.ClientSession())
+        telegram.run(SetLimits(enforced=False))
         for id, name in ((OWNER, "Olga"), (ANA, "Ana"), (BEN, "Ben")):
             telegram.run(AddUser(id=id, first_name=name))
         telegram.run(AddChat(id=GROUP, title="Family", administrators=[ANA], members=[BEN, OWNER]))
@@ -170,7 +181,8 @@ async def chat_harness(
             "bot_token": telegram.token, "owner_id": OWNER, "webhook_secret": SECRET,
             "register_webhook": False,
             "google_client": str(client), "time_zone": "Europe/Berlin", "telegram_url": telegram.url,
-            "calendar_url": google.calendar_url, **(settings or {}),
+            "calendar_url": google.calendar_url, "messages_per_s": 100_000, "messages_per_chat_s": 100_000,
+            **(settings or {}),
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": PUBLIC}, environ={})
         config = msgspec.structs.replace(base, services={"c4lendar": table})

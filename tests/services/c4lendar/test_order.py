@@ -7,7 +7,7 @@ import asyncio
 from holdfast.kit.runs import RunDocument, Runs
 from holdfast.services.c4lendar.chat_queue import LOOK_S
 from holdfast.services.c4lendar.models import ChatQueue
-from holdfast.simulators.telegram import InjectedFault, Say, SetLimits
+from holdfast.simulators.telegram import InjectedFault, Say
 from holdfast.store import Query
 from tests.services.c4lendar.harness import ALICE, ANA, BEN, GROUP, Harness, add_group
 
@@ -18,7 +18,6 @@ TEXTS = (
 
 
 def say_all(harness: Harness, *texts: str) -> None:
-    harness.telegram.run(SetLimits(enforced=False))
     for text in texts:
         harness.telegram.run(Say(chat=ANA, person=ANA, text=text))
 

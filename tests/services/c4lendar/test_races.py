@@ -9,7 +9,7 @@ import random
 from holdfast.model.access import SERVICE
 from holdfast.services.c4lendar.domain.references import reference_of
 from holdfast.services.c4lendar.models import RECENT_MAX, BotChat, GoogleConnection
-from holdfast.simulators.telegram import Say, SetLimits
+from holdfast.simulators.telegram import Say
 from holdfast.store import Query, put
 from tests.services.c4lendar.harness import ALICE, ANA, Harness
 
@@ -23,8 +23,6 @@ def _count(harness: Harness, whole: int) -> int:
 
 async def test_events_made_at_once_are_all_there_with_references_of_their_own(harness: Harness) -> None:
     await harness.connect(ALICE)
-    harness.telegram.run(SetLimits(enforced=False))
-    await harness.restart(messages_per_s=100_000, messages_per_chat_s=100_000)
     count = _count(harness, 100)
     for number in range(count):
         harness.telegram.run(Say(chat=ANA, person=ANA, text=f"#cal event {number:03} tomorrow 9am"))
