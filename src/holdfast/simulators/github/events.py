@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.simulators.github.deliveries import HookEvent, encode_event
+from holdfast.simulators.github.git_resources import Json
 from holdfast.simulators.github.repository import (
     SimulatedAccount,
     SimulatedComment,
     SimulatedIssue,
     SimulatedRepository,
 )
-from holdfast.simulators.github.resources import Json, Resources
+from holdfast.simulators.github.resources import Resources
 from holdfast.simulators.github.state import GithubState, SimulatedInstallation
 
 

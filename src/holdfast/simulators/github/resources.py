@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import zlib
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
+from holdfast.simulators.github.addresses import GithubAddresses, node_id, time_text
 from holdfast.simulators.github.comparison import FileDifference, differences
 from holdfast.simulators.github.deliveries import RecordedDelivery
-from holdfast.simulators.github.git_objects import SimulatedCommit, TreeFile
+from holdfast.simulators.github.git_resources import Json, commits_between
 from holdfast.simulators.github.repository import (
     SimulatedAccount,
     SimulatedCheck,
@@ -28,7 +26,6 @@ from holdfast.simulators.github.state import (
     SimulatedInstallation,
 )
 
-Json = dict[str, Any]
 _ACCOUNT_URLS: Final = (
     "followers", "following", "gists", "starred", "subscriptions", "organizations", "repos", "events",
     "received_events",
@@ -47,37 +44,37 @@ class Resources:
     """Builds resources with the simulator's own addresses."""
 
     def __init__(self, state: GithubState) -> None:
-        self._state = state
+        self.urls = GithubAddresses(state)
 
     # -- accounts and repositories --------------------------------------------------------------
 
     def account(self, account: SimulatedAccount) -> Json:
-        url = f"{self._state.url}/users/{account.login}"
+        url = f"{self.urls.url}/users/{account.login}"
         return {
-            "login": account.login, "id": account.id, "node_id": _node("User", account.id),
-            "avatar_url": f"{self._state.url}/avatars/{account.id}", "gravatar_id": "", "url": url,
-            "html_url": f"{self._state.url}/{account.login}", "type": account.type, "site_admin": False,
+            "login": account.login, "id": account.id, "node_id": node_id("User", account.id),
+            "avatar_url": f"{self.urls.url}/avatars/{account.id}", "gravatar_id": "", "url": url,
+            "html_url": f"{self.urls.url}/{account.login}", "type": account.type, "site_admin": False,
             **{f"{name}_url": f"{url}/{name}" for name in _ACCOUNT_URLS},
         }  # fmt: skip
 
     def organization(self, account: SimulatedAccount) -> Json:
-        url = f"{self._state.url}/orgs/{account.login}"
+        url = f"{self.urls.url}/orgs/{account.login}"
         names = ("repos", "events", "hooks", "issues", "members", "public_members")
         return {
-            "login": account.login, "id": account.id, "node_id": _node("Organization", account.id),
-            "url": url, "avatar_url": f"{self._state.url}/avatars/{account.id}", "description": "",
+            "login": account.login, "id": account.id, "node_id": node_id("Organization", account.id),
+            "url": url, "avatar_url": f"{self.urls.url}/avatars/{account.id}", "description": "",
             **{f"{name}_url": f"{url}/{name}" for name in names},
         }  # fmt: skip
 
     def repository_name(self, repo: SimulatedRepository) -> Json:
         """The short form, in events about installations."""
         return {
-            "id": repo.id, "node_id": _node("Repository", repo.id), "name": repo.name,
+            "id": repo.id, "node_id": node_id("Repository", repo.id), "name": repo.name,
             "full_name": repo.full_name, "private": repo.private,
         }  # fmt: skip
 
     def repository(self, repo: SimulatedRepository) -> Json:
-        url, page, at = self._api(repo), self._page(repo), _time(repo.created_at)
+        url, page, at = self.urls.api(repo), self.urls.page(repo), time_text(repo.created_at)
         open_issues = sum(one.state == "open" for one in repo.issues.values())
         counts = {"forks": 0, "watchers": 0, "open_issues": open_issues}
         return {
@@ -96,39 +93,40 @@ class Resources:
         }  # fmt: skip
 
     def installation(self, installation: SimulatedInstallation) -> Json:
-        url = f"{self._state.url}/app/installations/{installation.id}"
+        url = f"{self.urls.url}/app/installations/{installation.id}"
         suspended = installation.suspended_at
         return {
             "id": installation.id, "account": self.account(installation.account),
             "repository_selection": "all" if installation.repositories is None else "selected",
             "access_tokens_url": f"{url}/access_tokens",
-            "repositories_url": f"{self._state.url}/installation/repositories",
-            "html_url": f"{self._state.url}/organizations/{installation.account.login}/settings",
+            "repositories_url": f"{self.urls.url}/installation/repositories",
+            "html_url": f"{self.urls.url}/organizations/{installation.account.login}/settings",
             "app_id": APP_ID, "app_slug": APP_SLUG, "target_id": installation.account.id,
             "target_type": installation.account.type, "permissions": PERMISSIONS, "events": list(EVENTS),
-            "created_at": _time(installation.created_at), "updated_at": _time(installation.created_at),
-            "single_file_name": None, "has_multiple_single_files": False, "single_file_paths": [],
+            "created_at": time_text(installation.created_at),
+            "updated_at": time_text(installation.created_at), "single_file_name": None,
+            "has_multiple_single_files": False, "single_file_paths": [],
             "suspended_by": None if suspended is None else self.account(installation.sender),
-            "suspended_at": None if suspended is None else _time(suspended),
+            "suspended_at": None if suspended is None else time_text(suspended),
         }  # fmt: skip
 
     # -- issues ---------------------------------------------------------------------------------
 
     def label(self, repo: SimulatedRepository, name: str) -> Json:
         return {
-            "id": zlib.crc32(name.encode()), "node_id": _node("Label", 0), "name": name, "description": None,
-            "url": f"{self._api(repo)}/labels/{name}", "color": _LABEL_COLOR, "default": False,
-            "archived_at": None, "archived_by": None,
+            "id": zlib.crc32(name.encode()), "node_id": node_id("Label", 0), "name": name,
+            "description": None, "url": f"{self.urls.api(repo)}/labels/{name}", "color": _LABEL_COLOR,
+            "default": False, "archived_at": None, "archived_by": None,
         }  # fmt: skip
 
     def issue(self, repo: SimulatedRepository, issue: SimulatedIssue) -> Json:
-        url = f"{self._api(repo)}/issues/{issue.number}"
-        page = f"{self._page(repo)}/{'pull' if issue.is_pull else 'issues'}/{issue.number}"
+        url = f"{self.urls.api(repo)}/issues/{issue.number}"
+        page = f"{self.urls.page(repo)}/{'pull' if issue.is_pull else 'issues'}/{issue.number}"
         comments = sum(one.number == issue.number for one in repo.comments.values())
-        pull_url = f"{self._api(repo)}/pulls/{issue.number}"
+        pull_url = f"{self.urls.api(repo)}/pulls/{issue.number}"
         pull = {"url": pull_url, "html_url": page, "diff_url": f"{page}.diff", "patch_url": f"{page}.patch"}
         return {
-            **self._common(repo, issue), "url": url, "repository_url": self._api(repo), "html_url": page,
+            **self._common(repo, issue), "url": url, "repository_url": self.urls.api(repo), "html_url": page,
             **{f"{name}_url": f"{url}/{name}" for name in ("labels", "comments", "events", "timeline")},
             "comments": comments, "reactions": self._reactions(url), "performed_via_github_app": None,
             **({"pull_request": pull, "draft": issue.draft} if issue.is_pull else {}),
@@ -136,24 +134,25 @@ class Resources:
 
     def _common(self, repo: SimulatedRepository, issue: SimulatedIssue) -> Json:
         return {
-            "id": issue.id, "node_id": _node("Issue", issue.id), "number": issue.number, "state": issue.state,
-            "title": issue.title, "body": issue.body or None, "user": self.account(issue.user),
+            "id": issue.id, "node_id": node_id("Issue", issue.id), "number": issue.number,
+            "state": issue.state, "title": issue.title, "body": issue.body or None,
+            "user": self.account(issue.user),
             "labels": [self.label(repo, name) for name in issue.labels], "milestone": None, "locked": False,
             "assignee": None, "assignees": [], "author_association": "MEMBER", "active_lock_reason": None,
-            "created_at": _time(issue.created_at), "updated_at": _time(issue.updated_at),
-            "closed_at": None if issue.closed_at is None else _time(issue.closed_at),
+            "created_at": time_text(issue.created_at), "updated_at": time_text(issue.updated_at),
+            "closed_at": None if issue.closed_at is None else time_text(issue.closed_at),
         }  # fmt: skip
 
     def comment(self, repo: SimulatedRepository, comment: SimulatedComment) -> Json:
-        issue_url = f"{self._api(repo)}/issues/{comment.number}"
-        url = f"{self._api(repo)}/issues/comments/{comment.id}"
-        page = f"{self._page(repo)}/issues/{comment.number}#issuecomment-{comment.id}"
+        issue_url = f"{self.urls.api(repo)}/issues/{comment.number}"
+        url = f"{self.urls.api(repo)}/issues/comments/{comment.id}"
+        page = f"{self.urls.page(repo)}/issues/{comment.number}#issuecomment-{comment.id}"
         return {
-            "id": comment.id, "node_id": _node("IssueComment", comment.id), "url": url, "html_url": page,
+            "id": comment.id, "node_id": node_id("IssueComment", comment.id), "url": url, "html_url": page,
             "body": comment.body, "user": self.account(comment.user), "issue_url": issue_url,
             "author_association": "MEMBER", "performed_via_github_app": None,
-            "reactions": self._reactions(url), "created_at": _time(comment.created_at),
-            "updated_at": _time(comment.updated_at),
+            "reactions": self._reactions(url), "created_at": time_text(comment.created_at),
+            "updated_at": time_text(comment.updated_at),
         }  # fmt: skip
 
     def _reactions(self, url: str) -> Json:
@@ -164,20 +163,21 @@ class Resources:
 
     def pull(self, repo: SimulatedRepository, pull: SimulatedIssue) -> Json:
         """A pull request as lists have it."""
-        url, page = f"{self._api(repo)}/pulls/{pull.number}", f"{self._page(repo)}/pull/{pull.number}"
-        issue_url, head = f"{self._api(repo)}/issues/{pull.number}", repo.branches.get(pull.head, "")
+        url, page = f"{self.urls.api(repo)}/pulls/{pull.number}", f"{self.urls.page(repo)}/pull/{pull.number}"
+        issue_url, head = f"{self.urls.api(repo)}/issues/{pull.number}", repo.branches.get(pull.head, "")
         links = {
             "self": url, "html": page, "issue": issue_url, "comments": f"{issue_url}/comments",
-            "review_comments": f"{url}/comments", "review_comment": f"{self._api(repo)}/pulls/comments",
-            "commits": f"{url}/commits", "statuses": f"{self._api(repo)}/statuses/{head}",
+            "review_comments": f"{url}/comments", "review_comment": f"{self.urls.api(repo)}/pulls/comments",
+            "commits": f"{url}/commits", "statuses": f"{self.urls.api(repo)}/statuses/{head}",
         }  # fmt: skip
         return {
             **self._common(repo, pull), "url": url, "html_url": page, "diff_url": f"{page}.diff",
             "patch_url": f"{page}.patch", "issue_url": issue_url,
             **{f"{name}_url": links[name] for name in (
                 "comments", "review_comments", "review_comment", "commits", "statuses")},
-            "merged_at": None if pull.merged_at is None else _time(pull.merged_at), "merge_commit_sha": None,
-            "requested_reviewers": [], "requested_teams": [], "auto_merge": None, "draft": pull.draft,
+            "merged_at": None if pull.merged_at is None else time_text(pull.merged_at),
+            "merge_commit_sha": None, "requested_reviewers": [], "requested_teams": [], "auto_merge": None,
+            "draft": pull.draft,
             "head": self._side(repo, pull.head), "base": self._side(repo, pull.base),
             "_links": {name: {"href": link} for name, link in links.items()},
         }  # fmt: skip
@@ -192,7 +192,7 @@ class Resources:
             "rebaseable": mergeable, "mergeable_state": state, "merged_by": None,
             "comments": sum(one.number == pull.number for one in repo.comments.values()),
             "review_comments": sum(len(one.comments) for one in pull.reviews),
-            "maintainer_can_modify": False, "commits": len(self.commits_between(repo, pull.base, pull.head)),
+            "maintainer_can_modify": False, "commits": len(commits_between(repo, pull.base, pull.head)),
             "additions": sum(one.additions for one in files),
             "deletions": sum(one.deletions for one in files), "changed_files": len(files),
         }  # fmt: skip
@@ -207,136 +207,33 @@ class Resources:
         head = repo.resolve(pull.head)
         return differences(repo.git, repo.git.merge_base(repo.resolve(pull.base), head), head)
 
-    def changed_file(self, repo: SimulatedRepository, file: FileDifference, ref: str) -> Json:
-        return {
-            "sha": file.sha, "filename": file.path, "status": file.status, "additions": file.additions,
-            "deletions": file.deletions, "changes": file.additions + file.deletions, "patch": file.patch,
-            "blob_url": f"{self._page(repo)}/blob/{ref}/{file.path}",
-            "raw_url": f"{self._page(repo)}/raw/{ref}/{file.path}",
-            "contents_url": f"{self._api(repo)}/contents/{file.path}?ref={ref}",
-        }  # fmt: skip
-
     def review(self, repo: SimulatedRepository, pull: SimulatedIssue, review: SimulatedReview) -> Json:
-        url = f"{self._api(repo)}/pulls/{pull.number}"
-        page = f"{self._page(repo)}/pull/{pull.number}#pullrequestreview-{review.id}"
+        url = f"{self.urls.api(repo)}/pulls/{pull.number}"
+        page = f"{self.urls.page(repo)}/pull/{pull.number}#pullrequestreview-{review.id}"
         return {
-            "id": review.id, "node_id": _node("Review", review.id), "user": self.account(review.user),
+            "id": review.id, "node_id": node_id("Review", review.id), "user": self.account(review.user),
             "body": review.body, "state": review.state, "html_url": page, "pull_request_url": url,
             "_links": {"html": {"href": page}, "pull_request": {"href": url}}, "commit_id": review.commit,
-            "author_association": "MEMBER", "submitted_at": _time(review.submitted_at),
+            "author_association": "MEMBER", "submitted_at": time_text(review.submitted_at),
         }  # fmt: skip
-
-    # -- git ------------------------------------------------------------------------------------
-
-    def ref(self, repo: SimulatedRepository, branch: str) -> Json:
-        sha = repo.branches[branch]
-        return {
-            "ref": f"refs/heads/{branch}", "node_id": _node("Ref", branch),
-            "url": f"{self._api(repo)}/git/refs/heads/{branch}",
-            "object": {"type": "commit", "sha": sha, "url": f"{self._api(repo)}/git/commits/{sha}"},
-        }  # fmt: skip
-
-    def git_commit(self, repo: SimulatedRepository, commit: SimulatedCommit) -> Json:
-        url = f"{self._api(repo)}/git"
-        return {
-            "sha": commit.sha, "node_id": _node("Commit", commit.sha), "url": f"{url}/commits/{commit.sha}",
-            "html_url": f"{self._page(repo)}/commit/{commit.sha}", "message": commit.message,
-            "author": _person(commit, "author"), "committer": _person(commit, "committer"),
-            "tree": {"sha": commit.tree, "url": f"{url}/trees/{commit.tree}"},
-            "parents": [self._parent(repo, sha) for sha in commit.parents],
-            "verification": {
-                "verified": False, "reason": "unsigned", "signature": None, "payload": None,
-                "verified_at": None,
-            },
-        }  # fmt: skip
-
-    def commit(self, repo: SimulatedRepository, sha: str) -> Json:
-        """A commit as comparisons have it."""
-        commit, url = repo.git.commit(sha), f"{self._api(repo)}/commits/{sha}"
-        inner = self.git_commit(repo, commit)
-        return {
-            "url": url, "sha": sha, "node_id": _node("Commit", sha), "html_url": inner["html_url"],
-            "comments_url": f"{url}/comments", "author": None, "committer": None,
-            "parents": inner["parents"],
-            "commit": {
-                **{name: inner[name] for name in ("url", "author", "committer", "message", "tree")},
-                "comment_count": 0, "verification": inner["verification"],
-            },
-        }  # fmt: skip
-
-    def _parent(self, repo: SimulatedRepository, sha: str) -> Json:
-        return {
-            "sha": sha, "url": f"{self._api(repo)}/commits/{sha}",
-            "html_url": f"{self._page(repo)}/commit/{sha}",
-        }  # fmt: skip
-
-    def blob(self, repo: SimulatedRepository, sha: str) -> Json:
-        data = repo.git.blob(sha)
-        return {
-            "sha": sha, "node_id": _node("Blob", sha), "size": len(data), "encoding": "base64",
-            "url": f"{self._api(repo)}/git/blobs/{sha}", "content": base64.encodebytes(data).decode(),
-        }  # fmt: skip
-
-    def tree(self, repo: SimulatedRepository, sha: str) -> Json:
-        entries = [self._tree_entry(repo, path, file) for path, file in sorted(repo.git.files(sha).items())]
-        tree = repo.git.commits[sha].tree if sha in repo.git.commits else sha
-        return {
-            "sha": tree, "url": f"{self._api(repo)}/git/trees/{tree}", "truncated": False, "tree": entries
-        }  # fmt: skip
-
-    def _tree_entry(self, repo: SimulatedRepository, path: str, file: TreeFile) -> Json:
-        return {
-            "path": path, "mode": file.mode, "type": "blob", "sha": file.sha,
-            "size": len(repo.git.blobs[file.sha]), "url": f"{self._api(repo)}/git/blobs/{file.sha}",
-        }  # fmt: skip
-
-    def content(self, repo: SimulatedRepository, path: str, file: TreeFile, ref: str) -> Json:
-        blob, url = self.blob(repo, file.sha), f"{self._api(repo)}/contents/{path}?ref={ref}"
-        page = f"{self._page(repo)}/blob/{ref}/{path}"
-        return {
-            "type": "file", "encoding": "base64", "size": blob["size"], "name": path.rpartition("/")[2],
-            "path": path, "content": blob["content"], "sha": file.sha, "url": url, "git_url": blob["url"],
-            "html_url": page, "download_url": page,
-            "_links": {"self": url, "git": blob["url"], "html": page},
-        }  # fmt: skip
-
-    def comparison(self, repo: SimulatedRepository, base: str, head: str) -> Json:
-        one, other = repo.resolve(base), repo.resolve(head)
-        middle = repo.git.merge_base(one, other)
-        ahead, behind = self.commits_between(repo, one, other), self.commits_between(repo, other, one)
-        status = "diverged" if ahead and behind else "ahead" if ahead else "behind" if behind else "identical"
-        page = f"{self._page(repo)}/compare/{base}...{head}"
-        return {
-            "url": f"{self._api(repo)}/compare/{base}...{head}", "html_url": page, "permalink_url": page,
-            "diff_url": f"{page}.diff", "patch_url": f"{page}.patch", "base_commit": self.commit(repo, one),
-            "merge_base_commit": self.commit(repo, middle), "status": status, "ahead_by": len(ahead),
-            "behind_by": len(behind), "total_commits": len(ahead),
-            "commits": [self.commit(repo, sha) for sha in ahead],
-            "files": [self.changed_file(repo, file, other) for file in differences(repo.git, middle, other)],
-        }  # fmt: skip
-
-    def commits_between(self, repo: SimulatedRepository, base: str, head: str) -> Sequence[str]:
-        """The commits of the head that the base lacks, oldest first."""
-        known = set(repo.git.history(repo.resolve(base)))
-        return [sha for sha in repo.git.history(repo.resolve(head)) if sha not in known][::-1]
 
     # -- checks, rules, deliveries --------------------------------------------------------------
 
     def check(self, repo: SimulatedRepository, check: SimulatedCheck) -> Json:
-        url = f"{self._api(repo)}/check-runs/{check.id}"
+        url = f"{self.urls.api(repo)}/check-runs/{check.id}"
         output = {"title": None, "summary": None, "text": None} | check.output
         return {
-            "id": check.id, "node_id": _node("CheckRun", check.id), "name": check.name,
+            "id": check.id, "node_id": node_id("CheckRun", check.id), "name": check.name,
             "head_sha": check.head_sha, "external_id": check.external_id, "url": url,
-            "html_url": f"{self._page(repo)}/runs/{check.id}", "details_url": None, "status": check.status,
-            "conclusion": check.conclusion, "started_at": _time(check.started_at),
-            "completed_at": None if check.completed_at is None else _time(check.completed_at),
+            "html_url": f"{self.urls.page(repo)}/runs/{check.id}", "details_url": None,
+            "status": check.status, "conclusion": check.conclusion, "started_at": time_text(check.started_at),
+            "completed_at": None if check.completed_at is None else time_text(check.completed_at),
             "output": {**output, "annotations_count": 0, "annotations_url": f"{url}/annotations"},
             "check_suite": {"id": check.id}, "app": None, "pull_requests": [],
         }  # fmt: skip
 
     def protection(self, repo: SimulatedRepository, branch: str) -> Json:
-        url = f"{self._api(repo)}/branches/{branch}/protection"
+        url = f"{self.urls.api(repo)}/branches/{branch}/protection"
         return {
             "url": url, "enforce_admins": {"url": f"{url}/enforce_admins", "enabled": True},
             "required_pull_request_reviews": {
@@ -353,22 +250,3 @@ class Resources:
             "status_code": delivery.status_code, "event": delivery.event, "action": delivery.action,
             "installation_id": delivery.installation_id, "repository_id": delivery.repository_id,
         }  # fmt: skip
-
-    def _api(self, repo: SimulatedRepository) -> str:
-        return f"{self._state.url}/repos/{repo.full_name}"
-
-    def _page(self, repo: SimulatedRepository) -> str:
-        return f"{self._state.url}/{repo.full_name}"
-
-
-def _time(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _node(kind: str, id: object) -> str:
-    return base64.b64encode(f"{kind}{id}".encode()).decode()
-
-
-def _person(commit: SimulatedCommit, which: str) -> Json:
-    person = getattr(commit, which)
-    return {"name": person.name, "email": person.email, "date": _time(person.date)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -11,22 +10,21 @@ import msgspec
 from aiohttp import web
 
 from holdfast.simulators.github.events import GithubEvents
-from holdfast.simulators.github.git_objects import FILE, Signature, SimulatedCommit, TreeFile
+from holdfast.simulators.github.git_resources import GitResources, Json
+from holdfast.simulators.github.git_routes import GitRoutes, RepoHandler
 from holdfast.simulators.github.refusals import ApiRefusal, invalid
 from holdfast.simulators.github.repository import (
-    SimulatedCheck,
     SimulatedIssue,
     SimulatedRepository,
     SimulatedReview,
 )
-from holdfast.simulators.github.resources import Json, Resources
+from holdfast.simulators.github.request_fields import PAGE_MAX, int_of, page_of, text_of
+from holdfast.simulators.github.resources import Resources
 from holdfast.simulators.github.state import GithubState, SimulatedInstallation
 
-PAGE_MAX: Final = 100
 _REVIEW_STATES: Final = {
     "COMMENT": "COMMENTED", "APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED"
 }  # fmt: skip
-RepoHandler = Callable[[SimulatedRepository, web.Request, Json], Any]
 
 
 class GithubRoutes:
@@ -56,20 +54,7 @@ class GithubRoutes:
             ("PATCH", "/pulls/{number:[0-9]+}", self._edit_pull),
             ("GET", "/pulls/{number:[0-9]+}/files", self._pull_files),
             ("POST", "/pulls/{number:[0-9]+}/reviews", self._review),
-            ("GET", "/git/ref/heads/{branch:.+}", self._ref),
-            ("POST", "/git/refs", self._create_ref),
-            ("PATCH", "/git/refs/heads/{branch:.+}", self._update_ref),
-            ("GET", "/git/commits/{sha}", self._git_commit),
-            ("POST", "/git/commits", self._create_commit),
-            ("GET", "/git/trees/{sha}", self._tree),
-            ("POST", "/git/trees", self._create_tree),
-            ("GET", "/git/blobs/{sha}", self._blob),
-            ("POST", "/git/blobs", self._create_blob),
-            ("GET", "/contents/{path:.+}", self._content),
-            ("GET", "/compare/{range:.+}", self._compare),
-            ("POST", "/check-runs", self._create_check),
-            ("PATCH", "/check-runs/{id:[0-9]+}", self._update_check),
-            ("GET", "/commits/{ref}/check-runs", self._checks),
+            *GitRoutes(self._state, self._events).table(),
         ):
             add(method, "/repos/{owner}/{repo}" + path, self._in_repository(act))
 
@@ -116,15 +101,15 @@ class GithubRoutes:
     # -- the App --------------------------------------------------------------------------------
 
     def _installation(self, request: web.Request) -> Json:
-        return self._show.installation(self._state.installation(_int(request.match_info["id"])))
+        return self._show.installation(self._state.installation(int_of(request.match_info["id"])))
 
     def _token(self, request: web.Request) -> tuple[int, Json]:
-        token, ends_at = self._state.grant(_int(request.match_info["id"]))
+        token, ends_at = self._state.grant(int_of(request.match_info["id"]))
         return 201, {"token": token, "expires_at": ends_at.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     def _deliveries(self, request: web.Request) -> tuple[int, list[Json], dict[str, str]]:
-        size = min(_int(request.query.get("per_page", "30")), PAGE_MAX)
-        before = _int(request.query.get("cursor", "v1_0").removeprefix("v1_"))
+        size = min(int_of(request.query.get("per_page", "30")), PAGE_MAX)
+        before = int_of(request.query.get("cursor", "v1_0").removeprefix("v1_"))
         listed = [one for one in self._state.hook.log if not before or one.id < before]
         page, headers = listed[:size], dict[str, str]()
         if len(listed) > size:
@@ -133,12 +118,12 @@ class GithubRoutes:
         return 200, [self._show.delivery(one) for one in page], headers
 
     def _redeliver(self, request: web.Request) -> tuple[int, Json]:
-        self._state.hook.redeliver(_int(request.match_info["id"]))
+        self._state.hook.redeliver(int_of(request.match_info["id"]))
         return 202, {}
 
     def _repositories(self, caller: SimulatedInstallation, request: web.Request, body: Json) -> Json:
         found = self._state.repositories_of(caller)
-        shown = [self._show.repository(one) for one in _paged(request, found)]
+        shown = [self._show.repository(one) for one in page_of(request, found)]
         return {"total_count": len(found), "repositories": shown}
 
     # -- repositories and issues ----------------------------------------------------------------
@@ -160,18 +145,18 @@ class GithubRoutes:
     def _comments(self, repo: SimulatedRepository, request: web.Request, body: Json) -> list[Json]:
         number = repo.issue(_number(request)).number
         found = [one for one in repo.comments.values() if one.number == number]
-        return [self._show.comment(repo, one) for one in _paged(request, found)]
+        return [self._show.comment(repo, one) for one in page_of(request, found)]
 
     def _comment(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
         issue = repo.issue(_number(request))
-        comment = self._events.comment(repo, issue, self._state.bot, _text(body, "body", "IssueComment"))
+        comment = self._events.comment(repo, issue, self._state.bot, text_of(body, "body", "IssueComment"))
         return 201, self._show.comment(repo, comment)
 
     def _edit_comment(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        comment = repo.comments.get(_int(request.match_info["id"]))
+        comment = repo.comments.get(int_of(request.match_info["id"]))
         if comment is None:
             raise ApiRefusal(404)
-        comment.body, comment.updated_at = _text(body, "body", "IssueComment"), self._state.clock.now()
+        comment.body, comment.updated_at = text_of(body, "body", "IssueComment"), self._state.clock.now()
         return self._show.comment(repo, comment)
 
     def _label(self, repo: SimulatedRepository, request: web.Request, body: Json) -> list[Json]:
@@ -191,11 +176,11 @@ class GithubRoutes:
         ]  # fmt: skip
         if request.query.get("direction", "desc") == "desc":
             found.reverse()
-        return [self._show.pull(repo, one) for one in _paged(request, found)]
+        return [self._show.pull(repo, one) for one in page_of(request, found)]
 
     def _open_pull(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        head = _text(body, "head", "PullRequest").removeprefix(f"{repo.owner.login}:")
-        base, title = _text(body, "base", "PullRequest"), _text(body, "title", "PullRequest")
+        head = text_of(body, "head", "PullRequest").removeprefix(f"{repo.owner.login}:")
+        base, title = text_of(body, "base", "PullRequest"), text_of(body, "title", "PullRequest")
         pull = self._events.open_pull(
             repo, self._state.bot, title=title, body=str(body.get("body") or ""), head=head, base=base,
             draft=bool(body.get("draft")),
@@ -216,7 +201,7 @@ class GithubRoutes:
     def _pull_files(self, repo: SimulatedRepository, request: web.Request, body: Json) -> list[Json]:
         pull = _pull_of(repo, request)
         files, head = self._show.pull_files(repo, pull), repo.resolve(pull.head)
-        return [self._show.changed_file(repo, one, head) for one in _paged(request, files)]
+        return [GitResources(self._state).changed_file(repo, one, head) for one in page_of(request, files)]
 
     def _review(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
         pull = _pull_of(repo, request)
@@ -234,119 +219,6 @@ class GithubRoutes:
         )  # fmt: skip
         pull.reviews.append(review)
         return self._show.review(repo, pull, review)
-
-    # -- git ------------------------------------------------------------------------------------
-
-    def _ref(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        branch = request.match_info["branch"]
-        if branch not in repo.branches:
-            raise ApiRefusal(404)
-        return self._show.ref(repo, branch)
-
-    def _create_ref(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        name, sha = str(body.get("ref", "")), str(body.get("sha", ""))
-        branch = name.removeprefix("refs/heads/")
-        if name == branch or not branch or " " in branch or ".." in branch:
-            raise ApiRefusal(422, f"{name} is not a valid ref name.")
-        if branch in repo.branches:
-            raise ApiRefusal(422, "Reference already exists")
-        if sha not in repo.git.commits:
-            raise ApiRefusal(422, "Object does not exist")
-        repo.branches[branch] = sha
-        return 201, self._show.ref(repo, branch)
-
-    def _update_ref(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        branch, sha = request.match_info["branch"], str(body.get("sha", ""))
-        if sha not in repo.git.commits:
-            raise ApiRefusal(422, "Object does not exist")
-        repo.move(branch, sha, force=bool(body.get("force")))
-        self._events.announce_push(repo, branch, self._state.bot)
-        return self._show.ref(repo, branch)
-
-    def _git_commit(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        return self._show.git_commit(repo, repo.git.commit(request.match_info["sha"]))
-
-    def _create_commit(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        own = self._state.signature(self._state.bot)
-        author = msgspec.convert(body["author"], Signature) if "author" in body else own
-        committer = msgspec.convert(body["committer"], Signature) if "committer" in body else author
-        parents = tuple(repo.git.commit(str(sha)).sha for sha in body.get("parents", []))
-        tree = _text(body, "tree", "Commit")
-        repo.git.files(tree)
-        commit = repo.git.add_commit(SimulatedCommit(
-            tree=tree, parents=parents, message=_text(body, "message", "Commit"), author=author,
-            committer=committer,
-        ))  # fmt: skip
-        return 201, self._show.git_commit(repo, commit)
-
-    def _tree(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        return self._show.tree(repo, repo.branches.get(request.match_info["sha"], request.match_info["sha"]))
-
-    def _create_tree(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        base = body.get("base_tree")
-        files = dict(repo.git.files(str(base))) if base else {}
-        for entry in body.get("tree", []):
-            path = str(entry.get("path", ""))
-            if entry.get("sha") is None and "content" not in entry:
-                if files.pop(path, None) is None:
-                    raise ApiRefusal(422, "GitRPC::BadObjectState")
-                continue
-            sha = entry.get("sha") or repo.git.add_blob(str(entry["content"]).encode())
-            repo.git.blob(sha)
-            files[path] = TreeFile(str(entry.get("mode", FILE)), sha)
-        return 201, self._show.tree(repo, repo.git.add_tree(files))
-
-    def _blob(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        return self._show.blob(repo, request.match_info["sha"])
-
-    def _create_blob(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        content = str(body.get("content", ""))
-        data = base64.b64decode(content) if body.get("encoding") == "base64" else content.encode()
-        shown = self._show.blob(repo, repo.git.add_blob(data))
-        return 201, {"sha": shown["sha"], "url": shown["url"]}
-
-    def _content(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        path, ref = request.match_info["path"], request.query.get("ref", repo.default_branch)
-        file = repo.git.files(repo.resolve(ref)).get(path)
-        if file is None:
-            raise ApiRefusal(404)
-        return self._show.content(repo, path, file, ref)
-
-    def _compare(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        base, _, head = request.match_info["range"].partition("...")
-        return self._show.comparison(repo, base, head)
-
-    # -- checks ---------------------------------------------------------------------------------
-
-    def _create_check(self, repo: SimulatedRepository, request: web.Request, body: Json) -> tuple[int, Json]:
-        check = SimulatedCheck(
-            id=self._state.next_id(), name=_text(body, "name", "CheckRun"),
-            head_sha=repo.resolve(_text(body, "head_sha", "CheckRun")),
-            external_id=str(body.get("external_id", "")), status="queued", conclusion=None, output={},
-            started_at=self._state.clock.now(),
-        )  # fmt: skip
-        repo.checks[check.id] = check
-        self._change(check, body)
-        return 201, self._show.check(repo, check)
-
-    def _update_check(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        check = repo.checks.get(_int(request.match_info["id"]))
-        if check is None:
-            raise ApiRefusal(404)
-        self._change(check, body)
-        return self._show.check(repo, check)
-
-    def _change(self, check: SimulatedCheck, body: Json) -> None:
-        check.status = str(body.get("status", check.status))
-        check.conclusion = body.get("conclusion", check.conclusion)
-        check.output = check.output | body.get("output", {})
-        if check.conclusion is not None:
-            check.status, check.completed_at = "completed", self._state.clock.now()
-
-    def _checks(self, repo: SimulatedRepository, request: web.Request, body: Json) -> Json:
-        sha = repo.resolve(request.match_info["ref"])
-        found = [self._show.check(repo, one) for one in repo.checks.values() if one.head_sha == sha]
-        return {"total_count": len(found), "check_runs": found[::-1]}
 
 
 def _token(request: web.Request) -> str:
@@ -380,28 +252,9 @@ def _answer(request: web.Request, result: Any) -> web.Response:
     return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
-def _paged(request: web.Request, found: list[Any]) -> list[Any]:
-    size = min(_int(request.query.get("per_page", "30")), PAGE_MAX)
-    start = (_int(request.query.get("page", "1")) - 1) * size
-    return found[start : start + size]
-
-
 def _pull_of(repo: SimulatedRepository, request: web.Request) -> SimulatedIssue:
     return repo.issue(_number(request), pull=True)
 
 
 def _number(request: web.Request) -> int:
-    return _int(request.match_info["number"])
-
-
-def _int(text: str) -> int:
-    if not text.isdecimal():
-        raise ApiRefusal(404)
-    return int(text)
-
-
-def _text(body: Json, field: str, resource: str) -> str:
-    value = body.get(field)
-    if not isinstance(value, str) or not value:
-        raise invalid(resource, field, "missing_field")
-    return value
+    return int_of(request.match_info["number"])
