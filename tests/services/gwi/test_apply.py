@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ConflictError, ForbiddenError
+from holdfast.errors import ConflictError, ForbiddenError, InvalidError
+from holdfast.services.gwi.candidate_revision import PatchRequest
+from holdfast.services.gwi.domain.patches import FileChange
 from holdfast.services.gwi.models.records import AUDIT, AuditRecord
 from holdfast.services.gwi.models.tenants import Member, Tenant, TenantPolicy
 from holdfast.services.gwi.models.work import Candidate
@@ -109,11 +111,41 @@ async def test_an_approved_candidate_becomes_a_pull_request_with_its_files_and_r
     assert (await shop.harness.runtime.audit(TENANT, models=AUDIT).verify()).intact
 
 
-async def test_applying_at_once_starts_one_run(shop: Shop) -> None:
+async def test_a_patch_is_compared_with_the_repository_before_people_vote(shop: Shop) -> None:
     candidate = await shop.candidate()
-    results = await asyncio.gather(
-        *(shop.harness.gwi.candidates.apply(shop.harness.by("adam"), candidate.id) for _ in range(8))
-    )
+    assert candidate.patchset is not None
+    (change,) = candidate.patchset.changes
+    assert change.diff is not None
+    assert change.diff.splitlines()[-2:] == ["-print('lost')", "+print('sold')"]
+    assert len(candidate.patchset.base_commit) == 40
+    by, candidates = shop.harness.by("dora"), shop.harness.gwi.candidates
+    lie = FileChange(file="README.md", action="create", content="A shop\nMore\n", diff="+nothing")
+    changed = await candidates.revise(by, candidate.id, patch=PatchRequest(changes=[lie], commit_message="x"))
+    assert changed.patchset is not None
+    assert [(one.action, "+More" in (one.diff or "")) for one in changed.patchset.changes] == [
+        ("modify", True)
+    ]
+    wrong = {"is the same": FileChange(file="README.md", action="modify", content="A shop\n"),
+             "does not exist": FileChange(file="none.py", action="delete")}  # fmt: skip
+    for reason, one in wrong.items():
+        with pytest.raises(InvalidError, match=reason):
+            await candidates.revise(by, candidate.id, patch=PatchRequest(changes=[one], commit_message="x"))
+    # Where GitHub can't be asked, the patch stands without a diff.
+    shop.github.inject(InjectedFault(path="/git/", status=500, count=50))
+    revising = candidates.revise(by, candidate.id, patch=a_patch("b.py"))
+    bare = await while_time_passes(shop.harness.clock, revising)
+    assert bare.patchset is not None
+    assert (bare.patchset.changes[0].diff, bare.patchset.base_commit) == (None, "")
+
+
+async def test_applying_at_once_in_several_processes_starts_one_run(
+    shop: Shop, sqlite_url: str, tmp_path: Path
+) -> None:
+    candidate = await shop.candidate()
+    async with opened(sqlite_url, shop.harness.clock, tmp_path / "b") as other:
+        results = await asyncio.gather(*(
+            one.gwi.candidates.apply(one.by("adam"), candidate.id) for one in (shop.harness, other) * 4
+        ))  # fmt: skip
     assert len({one.run_id for one in results}) == 1
     assert (await shop.harness.gwi.runs.stats(TENANT)).started == 1
     applied = await shop.apply(candidate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from holdfast.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from holdfast.services.gwi.candidate_revision import PatchRequest
 from holdfast.services.gwi.domain.patches import ChangePlan, FileChange
+from holdfast.services.gwi.domain.votes import VoteDecision
 from holdfast.services.gwi.models.records import AuditRecord
 from holdfast.services.gwi.models.tenants import Member
 from holdfast.services.gwi.models.work import Candidate, WorkItem
 from holdfast.store import Query, patch
-from tests.services.gwi.harness import TENANT, Harness
+from tests.services.gwi.harness import TENANT, Harness, opened
 
 
 def a_patch(*paths: str, content: str = "print('sold')\n") -> PatchRequest:
@@ -129,17 +131,20 @@ async def test_a_rejection_ends_the_candidate_and_its_item(quick_harness: Harnes
         await candidates.vote(harness.by("adam"), candidate.id, decision="approved")
 
 
-async def test_approve_and_reject_at_once_have_exactly_one_outcome(harness: Harness) -> None:
+async def test_approve_and_reject_at_once_have_exactly_one_outcome(
+    harness: Harness, any_url: str, tmp_path: Path
+) -> None:
     candidate = await a_candidate(harness)
-    votes = [("dean", "approved"), ("adam", "rejected"), ("olga", "approved")]
-    results = await asyncio.gather(
-        *(harness.gwi.candidates.vote(harness.by(name), candidate.id, decision=decision)  # type: ignore[arg-type]
-          for name, decision in votes),
-        return_exceptions=True,
-    )  # fmt: skip
+    votes: list[tuple[str, VoteDecision]] = [("dean", "approved"), ("adam", "rejected"), ("olga", "approved")]
+    async with opened(any_url, harness.clock, tmp_path / "b") as other:
+        voting = [
+            process.gwi.candidates.vote(process.by(name), candidate.id, decision=decision)
+            for process, (name, decision) in zip((harness, other, harness), votes, strict=True)
+        ]
+        results = await asyncio.gather(*voting, return_exceptions=True)
     done = [one for one in results if isinstance(one, Candidate)]
     refused = [one for one in results if isinstance(one, ConflictError)]
-    assert (len(done), len(refused)) == (1, 2)
+    assert (len(done), len(refused)) == (1, 2), results
     stored = await harness.gwi.candidates.get(TENANT, candidate.id)
     assert (stored.status, len(stored.approvals)) == (done[0].status, 1)
     assert await _status(harness, candidate) == (stored.status, stored.status)

@@ -112,6 +112,8 @@ class CandidateApplication:
         if stored is not None and stored.doc.status in LIVE:
             stored.doc.status, stored.doc.updated_at = "completed", candidate.updated_at
             stored.doc.close_reason = "its candidate was applied"
+            pulls = stored.doc.evidence.related_prs or []
+            stored.doc.evidence.related_prs = [*pulls, candidate.resulting_pr_url or ""]
             tx.write(put(stored.doc))
 
 

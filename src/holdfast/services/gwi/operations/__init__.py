@@ -16,6 +16,7 @@ from holdfast.services.gwi.operations.runs import RunOperations
 from holdfast.services.gwi.operations.signals import Signals
 from holdfast.services.gwi.operations.tenants import TenantOperations
 from holdfast.services.gwi.operations.usage import UsageOperations
+from holdfast.services.gwi.patch_preparation import PatchPreparation
 from holdfast.services.gwi.run_execution import RunExecution
 
 
@@ -36,7 +37,7 @@ class Gwi:
         self.signals = Signals(store)
         self.queue = WorkQueue(store)
         self.runs = RunOperations(store, execution.starts, meters=context.meter, joins=execution.joins)
-        self.candidates = Candidates(store, execution.application)
+        self.candidates = Candidates(store, execution.application, PatchPreparation(execution.hosts))
         self.usage = UsageOperations(store, context.meter)
         self.automation = Automation(store, InstanceStarts(store, execution.starts))
         self.audit = AuditTrail(store, context.audit)

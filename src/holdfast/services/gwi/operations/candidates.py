@@ -30,6 +30,7 @@ from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import TriggerSource
 from holdfast.services.gwi.models.work import LIVE, Candidate, WorkItem, WorkStatus
 from holdfast.services.gwi.operations.queue import item_in
+from holdfast.services.gwi.patch_preparation import PatchPreparation
 from holdfast.store import Query, QueryPage, Store, Transaction, create, put
 
 AREA: Final = "gwi"
@@ -48,8 +49,11 @@ class Candidates:
     Example: `candidate = await candidates.create(by, "wi-1", patch=patch)`
     """
 
-    def __init__(self, store: Store, application: CandidateApplication) -> None:
-        self._store, self._clock, self._application = store, store.clock, application
+    def __init__(
+        self, store: Store, application: CandidateApplication, preparation: PatchPreparation
+    ) -> None:
+        self._store, self._clock = store, store.clock
+        self._application, self._preparation = application, preparation
 
     async def page(
         self,
@@ -93,12 +97,13 @@ class Candidates:
         patch: PatchRequest | None = None,
     ) -> Candidate:
         """Propose a change for an item: ready to be voted on with a patch, else a draft."""
+        prepared = await self._prepare(by.tenant_id, item_id, patch)
         now, author = self._clock.now(), author_of(by)
 
         async def act(tx: Transaction) -> Candidate:
             item = await item_in(tx, by.tenant_id, item_id)
             await _check_free(tx, item)
-            candidate = new_candidate(item, plan, patch, author=author, now=now)
+            candidate = new_candidate(item, plan, prepared, author=author, now=now)
             tx.write(create(candidate))
             item.candidate_id = candidate.id
             _follow(tx, item, candidate, now=now)
@@ -118,15 +123,17 @@ class Candidates:
         patch: PatchRequest | None = None,
     ) -> Candidate:
         """Change plan or patch; votes on another state of the patch are dropped."""
-        now = self._clock.now()
         if plan is None and patch is None:
             raise InvalidError("give a plan, a patch or both")
+        before = await self.get(by.tenant_id, candidate_id)
+        prepared = await self._prepare(by.tenant_id, before.work_item_id, patch)
+        now = self._clock.now()
 
         async def act(tx: Transaction) -> Candidate:
             candidate, item = await candidate_in(tx, by.tenant_id, candidate_id)
             if candidate.status not in OPEN or candidate.applying:
                 raise ConflictError(f"the candidate is {_state(candidate)}; it can't be changed any more")
-            changed = revised(candidate, item, plan=plan, patch=patch, now=now)
+            changed = revised(candidate, item, plan=plan, patch=prepared, now=now)
             tx.write(put(changed))
             _follow(tx, item, changed, now=now)
             return changed
@@ -222,6 +229,13 @@ class Candidates:
 
         started = await self._commit(by, act)
         return unchanged[0] if unchanged else started
+
+    async def _prepare(self, tenant_id: str, item_id: str, patch: PatchRequest | None) -> PatchRequest | None:
+        """Compare a patch with the repository, before the transaction."""
+        if patch is None:
+            return None
+        stored = await self._store.tenant(tenant_id).get(WorkItem, tenant_id, item_id)
+        return patch if stored is None else await self._preparation.prepare(stored.doc, patch)
 
     async def _commit(self, by: Operator, act: Any, **details: Any) -> Candidate:
         candidate: Candidate = await by.commit(
