@@ -6,17 +6,16 @@ Page times are inside the process, from the question to the bytes of the answer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final, cast
+from functools import partial
+from typing import Final
 
+from bench.http_load import Client, clients, per_second, server
 from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
 from bench.story_server import PATH
 from holdfast.app import open_store
@@ -182,16 +181,11 @@ async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
 # -- served ----------------------------------------------------------------------------------------
 
 
-class _Client(asyncio.Protocol):
-    """A keep-alive connection; one request at a time."""
+class _Client(Client):
+    _left, _head = 0, b""
 
-    def __init__(self) -> None:
-        self._size, self._left = 0, 0
-        self._head = b""
-        self._done: asyncio.Future[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+    def request(self) -> bytes:
+        return f"GET {PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
 
     def data_received(self, data: bytes) -> None:
         if not self._left:
@@ -208,46 +202,9 @@ class _Client(asyncio.Protocol):
         if not self._left and self._done is not None:
             self._done.set_result(None)
 
-    async def ask(self) -> None:
-        self._done = asyncio.get_running_loop().create_future()
-        self._transport.write(f"GET {PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
-        await self._done
 
-    def close(self) -> None:
-        self._transport.close()
-
-
-@contextlib.contextmanager
-def _server(kind: str, url: str) -> Iterator[int]:
-    command = [sys.executable, "-m", "bench.story_server", kind, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            # Log lines may come before the port.
-            yield next(int(line) for line in process.stdout if line.strip().isdigit())
-        finally:
-            process.kill()
-
-
-@asynccontextmanager
-async def _clients(port: int) -> AsyncIterator[list[_Client]]:
-    loop = asyncio.get_running_loop()
-    made = [(await loop.create_connection(_Client, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
-    yield made
-    for client in made:
-        client.close()
-
-
-async def _per_second(clients: list[_Client], count: int) -> float:
-    left = iter(range(count))
-
-    async def go_on(client: _Client) -> None:
-        for _ in left:
-            await client.ask()
-
-    began = time.perf_counter()
-    await asyncio.gather(*(go_on(client) for client in clients))
-    return count / (time.perf_counter() - began)
+_server = partial(server, "bench.story_server")
+_clients = partial(clients, _Client, count=CONNECTIONS)
 
 
 @asynccontextmanager
@@ -255,7 +212,7 @@ async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
     url, count = await filled(place, engine, 10_000), place.scale(6_000, 1_500)
     with _server("ours", url) as mine, _server("bare", url) as theirs:
         async with _clients(mine) as ours, _clients(theirs) as other:
-            yield Pair(ours=lambda: _per_second(ours, count), other=lambda: _per_second(other, count))
+            yield Pair(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
 
 
 _ENGINES = ("sqlite full", "postgres")

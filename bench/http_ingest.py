@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from functools import partial
 
+from bench.http_load import Client, clients, per_second, server
 from bench.ingest_fastapi import KEPT
 from bench.ingest_server import PATH, SECRET
 from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
@@ -29,19 +27,11 @@ _HEAD = (
 ).encode()
 
 
-def _request() -> bytes:
-    return _HEAD + ids.ulid().encode() + b"\r\n\r\n" + _BODY
+class _Sender(Client):
+    _answer = b""
 
-
-class _Sender(asyncio.Protocol):
-    """A keep-alive connection; one request at a time."""
-
-    def __init__(self) -> None:
-        self._answer = b""
-        self._done: asyncio.Future[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+    def request(self) -> bytes:
+        return _HEAD + ids.ulid().encode() + b"\r\n\r\n" + _BODY
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
@@ -51,47 +41,9 @@ class _Sender(asyncio.Protocol):
                 raise AssertionError(answer[:200])
             self._done.set_result(None)
 
-    async def send(self) -> None:
-        self._done = asyncio.get_running_loop().create_future()
-        self._transport.write(_request())
-        await self._done
 
-    def close(self) -> None:
-        self._transport.close()
-
-
-@contextlib.contextmanager
-def _server(kind: str, url: str) -> Iterator[int]:
-    command = [sys.executable, "-m", "bench.ingest_server", kind, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            # Log lines may come before the port.
-            yield next(int(line) for line in process.stdout if line.strip().isdigit())
-        finally:
-            process.kill()
-
-
-@asynccontextmanager
-async def _senders(port: int) -> AsyncIterator[list[_Sender]]:
-    loop = asyncio.get_running_loop()
-    made = [(await loop.create_connection(_Sender, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
-    yield made
-    for sender in made:
-        sender.close()
-
-
-async def _flat_out(senders: list[_Sender], count: int) -> float:
-    """Send all messages as fast as they are answered; return messages per second."""
-    left = iter(range(count))
-
-    async def go_on(sender: _Sender) -> None:
-        for _ in left:
-            await sender.send()
-
-    began = time.perf_counter()
-    await asyncio.gather(*(go_on(sender) for sender in senders))
-    return count / (time.perf_counter() - began)
+_server = partial(server, "bench.ingest_server")
+_senders = partial(clients, _Sender, count=CONNECTIONS)
 
 
 async def _paced(senders: list[_Sender], count: int) -> float:
@@ -103,7 +55,7 @@ async def _paced(senders: list[_Sender], count: int) -> float:
 
     async def one(due: float) -> None:
         sender = await free.get()
-        await sender.send()
+        await sender.ask()
         # From when it was due, not from when a connection was free: waiting counts.
         took.append(time.perf_counter() - due)
         free.put_nowait(sender)
@@ -125,7 +77,7 @@ def flat_out(peer: str, full: int, quick: int) -> Open:
         many, count = place.scale(8_000, 2_000), place.scale(full, quick)
         with _server("ours", place.url(engine)) as mine, _server(peer, place.url(engine)) as theirs:
             async with _senders(mine) as ours, _senders(theirs) as other:
-                yield Pair(ours=lambda: _flat_out(ours, many), other=lambda: _flat_out(other, count))
+                yield Pair(ours=lambda: per_second(ours, many), other=lambda: per_second(other, count))
 
     return opened
 
