@@ -42,7 +42,7 @@ Each class has a stable `code`, used in HTTP responses, logs and the command lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -75,7 +75,19 @@ class IncompatibleReleaseError(HoldfastError):
 
 
 class InvalidError(HoldfastError):
+    """`allowed` are the values that would fit, where there are only some."""
+
     code = "invalid"
+
+    def __init__(
+        self, message: str, path: str | None = None, *, allowed: Sequence[Any] | None = None
+    ) -> None:
+        super().__init__(message, path)
+        self.allowed = allowed
+
+    @property
+    def details(self) -> Mapping[str, Any] | None:
+        return super().details if self.allowed is None else {"path": self.path, "allowed": list(self.allowed)}
 
 
 class WrongTypeError(InvalidError):

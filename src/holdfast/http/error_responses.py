@@ -14,6 +14,7 @@ from litestar.types import ExceptionHandlersMap
 
 from holdfast.error_format import PLATFORM_FORMAT, ErrorBody, ErrorFormat
 from holdfast.errors import HoldfastError
+from holdfast.http.validation import describe_problems
 from holdfast.service import Service
 from holdfast.web import SIGN_IN, retry_after, status_of
 
@@ -24,7 +25,6 @@ _CODES: Final = {
     413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "limit_reached",
     503: "retry_later",
 }  # fmt: skip
-_NO_BODY: Final = {"message": "send a JSON body, {} where there is nothing to say", "source": "body"}
 _INTERNAL: Final = "something went wrong here; the request id finds it in the log"
 
 
@@ -102,16 +102,10 @@ def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Respo
         return _answer(request, internal(id), 500, {})
     # What does not fit the route's declaration could be read, so it is 422, not 400.
     if isinstance(fault, ValidationException):
-        return _answer(request, ErrorBody("invalid", fault.detail, _explained(fault.extra), id), 422, {})
+        message, details = describe_problems(request.route_handler, fault.extra)
+        return _answer(request, ErrorBody("invalid", message, details, id), 422, {})
     code = _CODES.get(status, "error")
     return _answer(request, refusal(code, fault.detail, id), status, dict(fault.headers or {}))
-
-
-def _explained(extra: Any) -> Any:
-    """What does not fit; where there is no body at all, Litestar only names its own parameter."""
-    if isinstance(extra, list):
-        return [_NO_BODY if one.get("message") == "'data'" else one for one in extra]
-    return extra
 
 
 def _of_nobody(request: Request[Any, Any, Any], fault: SignInNeeded) -> Response[None]:

@@ -31,6 +31,7 @@ from holdfast.http.error_responses import SignInNeeded
 from holdfast.http.microcache import MICROCACHE_S
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
+from holdfast.http.validation import check_query
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import (
     KINDS,
@@ -95,6 +96,9 @@ class RouteGuard:
         except ForbiddenError as fault:
             await self._record_refusal(connection, handler, arrival.caller, fault)
             raise
+        allowed = connection.app.state.query_names.get(id(connection.scope["route_handler"]))
+        if allowed is not None:
+            check_query(set(connection.query_params.keys()), allowed)
 
     async def _record_refusal(
         self, connection: Connection, handler: BaseRouteHandler, caller: Caller, fault: ForbiddenError

@@ -42,9 +42,12 @@ def _is_broken_text(value: Any) -> bool:
     return False
 
 
-def _validation_error(fault: Exception) -> WrongTypeError:
+def _validation_error(fault: Exception, name: str) -> WrongTypeError:
+    """The decoder's error in words of the class and the field: `Note.text: expected str, got int`."""
     message, _, path = str(fault).partition(" - at `$")
-    return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
+    field = path.rstrip("`").lstrip(".")
+    text = message[:1].lower() + message[1:].replace("`", "")
+    return WrongTypeError(f"{name}.{field}: {text}" if field else f"{name}: {text}", field or None)
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
@@ -147,7 +150,7 @@ class Schema(Generic[D]):
         try:
             document = self._decoder.decode(body)
         except msgspec.DecodeError as fault:
-            raise _validation_error(fault) from None
+            raise _validation_error(fault, self.name) from None
         _, key = self.key_of(document)
         self.assign_id(document)
         for name, stored, check in self.checks:
@@ -194,7 +197,7 @@ class Schema(Generic[D]):
             path = next((n for n in self.fields if _is_broken_text(getattr(document, n))), None)
             stored = self.fields[path].encode_name if path else None
             return WrongTypeError("text has half a surrogate pair, which UTF-8 can't encode", stored)
-        return _validation_error(fault)
+        return _validation_error(fault, self.name)
 
     def _without_path_fields(self, body: bytes) -> bytes:
         fields = _ANY_DECODER.decode(body)

@@ -16,6 +16,7 @@ from holdfast.errors import (
     ConflictError,
     DeclarationError,
     HoldfastError,
+    InvalidError,
     RetryLaterError,
     WrongTenantError,
 )
@@ -379,10 +380,27 @@ class Store:
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commit(self, writes: Sequence[Write]) -> Commit:
-        for schema in {write.schema for write in writes}:
+        try:
+            schemas = {write.schema for write in writes}
+        except (AttributeError, TypeError):
+            raise InvalidError(_no_writes(writes)) from None
+        for schema in schemas:
             self._schema(schema.cls)
         IO_COUNTERS.writes += len(writes)
         return Commit(check_commit(writes, self.capabilities.writes_max), self.tenant_id)
+
+
+def _no_writes(given: Any) -> str:
+    """Say what a commit takes, in terms of what it was given."""
+    if not isinstance(given, Sequence):
+        return "settle takes commits, each a list of writes: settle([[create(a)], [create(b)]])"
+    wrong = next(one for one in given if not isinstance(one, Write))
+    if isinstance(wrong, Document):
+        name = type(wrong).__name__
+        return f"commit takes writes, and a {name} is none: commit(create(note)), put, patch or delete"
+    if isinstance(wrong, (list, tuple, set)):
+        return "commit takes writes one after the other, not in a list: commit(*writes)"
+    return f"commit takes writes, such as create(note) or patch(...), not a {type(wrong).__name__}"
 
 
 def _release(item: Snapshot[Any], due: str, now: datetime) -> Write:

@@ -11,6 +11,7 @@ from holdfast.errors import (
     StoreUnavailableError,
     TooLargeError,
 )
+from holdfast.store.sql.migration import NOT_MIGRATED
 
 _DISCONNECTED = (
     OSError,
@@ -57,7 +58,7 @@ def explain(fault: BaseException) -> HoldfastError:
     if isinstance(fault, HoldfastError):
         return fault
     if isinstance(fault, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
-        return ConfigError(f"{fault}: run `holdfast schema migrate`")
+        return ConfigError(f"{fault}: {NOT_MIGRATED}")
     if isinstance(fault, asyncpg.InsufficientPrivilegeError):
         return ConfigError(f"the database denies permission: {fault}")
     if isinstance(fault, asyncpg.ProgramLimitExceededError):

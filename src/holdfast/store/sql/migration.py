@@ -36,6 +36,7 @@ class InspectedSchema(msgspec.Struct, kw_only=True):
 Effect = Literal["add", "align", "replace", "drop"]
 _REPLACE: Final[Effect] = "replace"
 _DROP: Final[Effect] = "drop"
+NOT_MIGRATED: Final = "the store is not migrated: `await store.migrate()`, or run `holdfast schema migrate`"
 DERIVED: Final = " DERIVED"  # follows the type of a column that the database computes
 
 

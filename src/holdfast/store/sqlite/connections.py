@@ -12,8 +12,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import apsw
 import msgspec
 
-from holdfast.errors import ConfigError, StoreUnavailableError
+from holdfast.errors import ConfigError, HoldfastError, StoreUnavailableError
 from holdfast.private_files import create_file
+from holdfast.store.sql.migration import NOT_MIGRATED
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -83,6 +84,13 @@ def _busy_handler(busy_s: float) -> Callable[[int], bool]:
         return True
 
     return wait
+
+
+def refused(fault: apsw.Error) -> HoldfastError:
+    """Return SQLite's error as ours."""
+    if "no such table" in str(fault) or "no such column" in str(fault):
+        return ConfigError(f"SQLite refused: {fault}; {NOT_MIGRATED}")
+    return StoreUnavailableError(f"SQLite refused: {fault}; nothing was written")
 
 
 def one(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
 from holdfast.store.sqlite.backup import back_up
 from holdfast.store.sqlite.claims import claim
-from holdfast.store.sqlite.connections import Options, one, open_connection, parse_url
+from holdfast.store.sqlite.connections import Options, one, open_connection, parse_url, refused
 from holdfast.store.sqlite.migrate import SqliteMigration
 from holdfast.store.sqlite.notifier import DataVersionNotifier
 from holdfast.store.sqlite.shared_time import shared_now_us
@@ -191,7 +191,7 @@ def _run(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.C
     try:
         return connection.execute(sql, values)
     except apsw.SQLError as fault:
-        raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
+        raise refused(fault) from None
     except apsw.CorruptError as fault:
         raise _damaged(fault) from None
     except apsw.BusyError:

@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailable
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.commit_mark import CommitMark
-from holdfast.store.sqlite.connections import Options, one, open_connection
+from holdfast.store.sqlite.connections import Options, one, open_connection, refused
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 
@@ -328,5 +328,5 @@ def _as_error(fault: Exception) -> Exception:
     if isinstance(fault, OSError):
         return StoreUnavailableError(f"can't write beside the database: {fault}; nothing was written")
     if isinstance(fault, apsw.Error):
-        return StoreUnavailableError(f"SQLite refused: {fault}; nothing was written")
+        return refused(fault)
     return fault
