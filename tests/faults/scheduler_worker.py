@@ -1,17 +1,16 @@
-"""A process that runs slots: `python -m tests.faults.scheduler_worker URL NAME`."""
+"""A process that runs slots."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+from collections.abc import Callable
 from typing import Final
-
-import uvloop
 
 from holdfast.app import open_store
 from holdfast.kit.schedules import Job, Schedule, Scheduler, Slot, SlotRun
 from holdfast.model import Document, ProvidedId, document
 from holdfast.store import create
+from tests.faults.controlled_process import Hear, Order, Role
 
 
 @document("slot_marks/{id}", id=ProvidedId())
@@ -26,23 +25,27 @@ DOCUMENTS: Final[list[type[Document]]] = [Schedule, SlotRun, SlotMark]
 CRON: Final = "* * * * *"
 
 
-async def main(url: str, name: str) -> None:
-    store = await open_store(url, DOCUMENTS)
+async def run_slots(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Run slots from the first word on until the next; say how many."""
+    store = await open_store(order["url"], DOCUMENTS)
 
-    async def message_id(slot: Slot) -> None:
+    async def mark(slot: Slot) -> None:
         await asyncio.sleep(0.002)
-        await store.privileged().commit(create(SlotMark(id=slot.at.isoformat(), by=name)), slot.guard())
+        await store.privileged().commit(
+            create(SlotMark(id=slot.at.isoformat(), by=order["me"])), slot.guard()
+        )
 
-    jobs = [Job(name=f"job-{n}", cron=CRON, act=message_id, missed="all", retries=0) for n in range(1)]
-    scheduler = Scheduler(store, jobs, owner=name)
-    ran, empty = 0, 0
-    while empty < 20:
-        turns = await scheduler.turn()
-        ran, empty = ran + turns, 0 if turns else empty + 1
+    scheduler = Scheduler(
+        store, [Job(name="job-0", cron=CRON, act=mark, missed="all", retries=0)], owner=order["me"]
+    )
+    say("ready")
+    await hear()
+    stop, ran = asyncio.ensure_future(hear()), 0
+    while not stop.done():
+        ran += await scheduler.turn()
         await asyncio.sleep(0.005)
-    print(ran)
+    say(str(ran))
     await store.close()
 
 
-if __name__ == "__main__":
-    uvloop.run(main(*sys.argv[1:3]))
+ROLES: dict[str, Role] = {"run_slots": run_slots}

@@ -84,6 +84,11 @@ async def _arrives(store: Store, receiver: Serving, endpoint: Endpoint, event_id
     return time.monotonic() - began
 
 
+async def _quickest(store: Store, receiver: Serving, endpoint: Endpoint, *, label: str) -> float:
+    """The quickest of five: a busy moment of the machine must not fail a test."""
+    return min([await _arrives(store, receiver, endpoint, f"{label}-{n}") for n in range(5)])
+
+
 async def test_endpoints_that_hang_from_the_start_do_not_delay_another_on_their_host(store: Store) -> None:
     host = Host()
     host.hangs.set()
@@ -131,14 +136,11 @@ async def test_endpoints_that_answer_slowly_leave_connections_to_one_that_is_pro
             await _arrives(store, receiver, prompt, "evt-0")
             await _pile_up(store, slow, "slow")
             await until(lambda: host.slow >= 90)
-            # The quickest: a busy moment of the machine must not fail this.
-            assert (
-                min([await _arrives(store, receiver, prompt, f"evt-{n}") for n in range(1, 4)]) < SLOW_S / 4
-            )
+            assert await _quickest(store, receiver, prompt, label="before") < SLOW_S / 2
             # The slow ones use all of their share, and none fails for having waited for its turn.
             await until(lambda: dispatcher.status().counts.delivered >= DEAD + 2 * 90)
             assert (host.slow_most, dispatcher.status().counts.failed) == (90, 0)
-            assert await _arrives(store, receiver, prompt, "evt-9") < SLOW_S
+            assert await _quickest(store, receiver, prompt, label="after") < SLOW_S / 2
 
 
 async def test_endpoints_that_hang_leave_connections_to_slow_ones(store: Store) -> None:
