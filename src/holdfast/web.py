@@ -56,6 +56,20 @@ def next_of(path: str, query: str = "") -> str:
     return "/" if foreign or not whole.startswith("/") else whole
 
 
+def cookie_name(name: str, *, secure: bool, path: str = "/") -> str:
+    """A cookie's name; over https with the prefix by which browsers refuse one that another host has planted.
+
+    Example: `cookie_name("holdfast_session", secure=True)` gives `__Host-holdfast_session`
+    """
+    prefix = "__Host-" if path == "/" else "__Secure-"
+    return f"{prefix}{name}" if secure else name
+
+
+def is_secure(public_url: str) -> bool:
+    """Whether browsers come by https."""
+    return public_url.startswith("https:")
+
+
 def parse_form(body: bytes) -> dict[str, str]:
     """The fields of a small URL-encoded form; anything else is refused.
 

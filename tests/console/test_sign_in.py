@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
+from argon2 import PasswordHasher
 
 from holdfast.kit.access import COOKIE, SignInLinks, Users
 from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME
@@ -75,7 +76,44 @@ async def test_over_https_the_cookie_stays_there(tmp_path: Path) -> None:
         await bed.person("ann", role="viewer")
         form = {"name": "ann", "password": PASSWORD}
         _, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form)
-        assert "Secure" in headers["set-cookie"]
+        assert headers["set-cookie"].startswith(f"__Host-{COOKIE}=")
+        assert {"Secure", "Path=/"} <= {part.strip() for part in headers["set-cookie"].split(";")}
+        session = headers["set-cookie"].partition("=")[2].partition(";")[0]
+        for name, status in ((COOKIE, 303), (f"__Host-{COOKIE}", 200)):
+            cookie = {"cookie": f"{name}={session}"}
+            assert (await bed.visitor().ask("GET", "/console", headers=cookie))[0] == status
+
+
+async def test_a_page_with_letters_of_any_alphabet_is_gone_on_to(bed: Bed) -> None:
+    await bed.person("ann", role="viewer")
+    assert (await bed.visitor().ask("GET", "/sign-in?next=/console/documents/caf%C3%A9"))[0] == 200
+    for after in ("/console/documents/café", "/console/documents/日本?q=ü", "/console/\udcff"):
+        visitor = bed.visitor()
+        form = urlencode({"name": "ann", "password": PASSWORD, "next": after}, errors="replace")
+        status, _, headers = await visitor.ask("POST", "/sign-in", data=form.encode())
+        assert (status, headers["location"].isascii()) == (303, True), after
+
+
+async def test_signing_in_hashes_the_password_again_where_it_took_too_little_work(bed: Bed) -> None:
+    users = Users(bed.runtime.store)
+    await bed.person("ann", role="viewer")
+    weak = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    await users.set_password_hash("ann", weak)
+    assert (await _sign_in(bed.visitor(), "ann", "wrong password"))[0] == 401
+    assert await _hash(users) == weak
+    visitor = bed.visitor()
+    assert (await _sign_in(visitor, "ann", PASSWORD))[0] == 303
+    rehashed = await _hash(users)
+    assert rehashed not in ("", weak)
+    assert (await visitor.ask("GET", "/console"))[0] == 200, "the session is of the same generation"
+    assert (await _sign_in(bed.visitor(), "ann", PASSWORD))[0] == 303
+    assert await _hash(users) == rehashed
+
+
+async def _hash(users: Users) -> str:
+    user = await users.find("ann")
+    assert user is not None
+    return user.password
 
 
 async def test_a_wrong_password_and_an_unknown_name_are_told_alike(bed: Bed) -> None:

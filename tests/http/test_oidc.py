@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from holdfast.config import IssuerGrant
 from holdfast.errors import RetryLaterError, UnverifiedError
 from holdfast.kit.access.oidc import TOKEN_BYTES_MAX, Oidc
-from holdfast.kit.access.oidc_keys import KeyPolicy
+from holdfast.kit.access.oidc_keys import KeyPolicy, parse_keys
 from holdfast.model import Caller
 from holdfast.runtime.issuers import key_fetcher
 from holdfast.testing import ManualClock
@@ -158,6 +159,16 @@ async def test_clocks_may_differ_a_little(issuer: StandIn) -> None:
     now = int(issuer.clock.now().timestamp())
     assert (await _caller(_oidc(issuer), issuer.token(exp=now - 29, iat=now - 100))).roles == {"-": "admin"}
     assert (await _caller(_oidc(issuer), issuer.token(iat=now + 29))).roles == {"-": "admin"}
+
+
+def test_an_rsa_key_below_2048_bits_counts_as_none() -> None:
+    def entry(bits: int) -> dict[str, Any]:
+        key = rsa.generate_private_key(public_exponent=65_537, key_size=bits).public_key().public_numbers()
+        texts = {name: base64.urlsafe_b64encode(number.to_bytes(bits // 8)).decode().rstrip("=")
+                 for name, number in (("n", key.n), ("e", key.e))}  # fmt: skip
+        return {"kty": "RSA", "kid": f"k{bits}", "use": "sig", **texts}
+
+    assert list(parse_keys({"keys": [entry(1_024), entry(2_048)]})) == ["k2048"]
 
 
 async def test_keys_are_asked_for_once_however_many_come_at_once(issuer: StandIn) -> None:

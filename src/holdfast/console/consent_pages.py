@@ -16,11 +16,12 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import PUBLIC
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import connections
-from holdfast.web import CONSENT_CALLBACK, CONSENT_START
+from holdfast.web import CONSENT_CALLBACK, CONSENT_START, cookie_name, is_secure
 
 COOKIE: Final = "holdfast_consent"
 # Longer than a consent is valid, so that a callback that comes too late is told so.
 COOKIE_S: Final = 3_600
+_PATH: Final = CONSENT_START.rpartition("/")[0]
 _PUBLIC: Final = {"needs": PUBLIC}
 
 
@@ -30,6 +31,8 @@ class ConsentPages:
     def __init__(self, shell: Shell) -> None:
         self._shell, self._runtime = shell, shell.runtime
         self._stranger = self._runtime.operator(ANONYMOUS, NO_TENANT)
+        self._secure = is_secure(self._runtime.config.public_url)
+        self._cookie = cookie_name(COOKIE, secure=self._secure, path=_PATH)
 
     def pages(self) -> list[HTTPRouteHandler]:
         @get(CONSENT_START, opt=_PUBLIC, include_in_schema=False)
@@ -44,21 +47,21 @@ class ConsentPages:
 
     async def _start(self, request: AnyRequest) -> Response[Any]:
         _refuse_head(request)
-        browser = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
+        browser = request.cookies.get(self._cookie) or secrets.token_urlsafe(32)
         token = request.query_params.get("link", "")
         try:
             opened = await self._runtime.connections.open_link(token, bound_to=browser)
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         cookie = Cookie(
-            key=COOKIE, value=browser, max_age=COOKIE_S, path=CONSENT_START.rpartition("/")[0], httponly=True,
-            samesite="lax", secure=self._runtime.config.public_url.startswith("https:"),
+            key=self._cookie, value=browser, max_age=COOKIE_S, path=_PATH, httponly=True, samesite="lax",
+            secure=self._secure,
         )  # fmt: skip
         return Response(None, status_code=303, headers={"location": opened.url}, cookies=[cookie])
 
     async def _callback(self, request: AnyRequest) -> Response[Any]:
         _refuse_head(request)
-        query, browser = request.query_params, request.cookies.get(COOKIE, "")
+        query, browser = request.query_params, request.cookies.get(self._cookie, "")
         try:
             granted = await self._runtime.connections.exchange(
                 query.get("state", ""), query.get("code", ""), error=query.get("error", ""), bound_to=browser

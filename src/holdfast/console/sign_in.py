@@ -27,7 +27,7 @@ from holdfast.kit.connections.consents import TTL_S
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import sessions
 from holdfast.routing import By, RequestBody, action_route
-from holdfast.web import SIGN_IN, next_of, parse_form, status_of
+from holdfast.web import SIGN_IN, cookie_name, is_secure, next_of, parse_form, status_of
 
 log = structlog.get_logger("holdfast.console")
 
@@ -64,6 +64,7 @@ class SignIn:
     def __init__(self, shell: Shell) -> None:
         self._shell, self._runtime = shell, shell.runtime
         self._stranger = self._runtime.operator(ANONYMOUS, NO_TENANT)
+        self._secure = is_secure(self._runtime.config.public_url)
 
     def pages(self) -> list[HTTPRouteHandler]:
         """The forms that a browser shows, and what it sends from them."""
@@ -134,7 +135,7 @@ class SignIn:
     async def _send_to_issuer(self, request: AnyRequest) -> Response[Any]:
         """Send the browser to an issuer, with a secret of its own that it must bring back."""
         after = next_of(request.query_params.get("next", HOME))
-        browser = request.cookies.get(BROWSER_COOKIE, "")
+        browser = self._browser(request)
         browser = browser if _BROWSER.fullmatch(browser) else secrets.token_urlsafe(32)
         try:
             url = await sessions.start_sign_in(
@@ -154,7 +155,7 @@ class SignIn:
         try:
             identity, after = await sessions.finish_sign_in(
                 self._runtime, query.get("state", ""), query["code"],
-                browser=request.cookies.get(BROWSER_COOKIE, ""),
+                browser=self._browser(request),
             )  # fmt: skip
             cookie = await sessions.sign_in_with_identity(self._runtime, self._stranger, identity)
         except RetryLaterError as fault:
@@ -213,10 +214,13 @@ class SignIn:
             None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(MAX_AGE_S))]
         )
 
+    def _browser(self, request: AnyRequest) -> str:
+        return request.cookies.get(cookie_name(BROWSER_COOKIE, secure=self._secure, path=SIGN_IN), "")
+
     def _cookie(self, value: str, max_age_s: int, *, key: str = COOKIE, path: str = "/") -> Cookie:
         return Cookie(
-            key=key, value=value, max_age=max_age_s, path=path, httponly=True, samesite="lax",
-            secure=self._runtime.config.public_url.startswith("https:"),
+            key=cookie_name(key, secure=self._secure, path=path), value=value, max_age=max_age_s, path=path,
+            httponly=True, samesite="lax", secure=self._secure,
         )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from holdfast.operation import Operator
 from holdfast.routing import Tenant
 from holdfast.runtime import Runtime
 from holdfast.service import Service
+from holdfast.web import is_secure
 
 BODY_BYTES_MAX: Final = 1_048_576
 
@@ -93,7 +94,9 @@ def _readers(runtime: Runtime) -> list[Authenticator]:
     return [
         TokenAuthenticator(ApiTokens(store)),
         OidcAuthenticator(runtime.identities),
-        SessionAuthenticator(Sessions(store, runtime.identities)),
+        SessionAuthenticator(
+            Sessions(store, runtime.identities), secure=is_secure(runtime.config.public_url)
+        ),
         SchedulerAuthenticator(),
     ]
 

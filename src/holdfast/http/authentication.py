@@ -20,6 +20,7 @@ from holdfast.kit.access import ApiTokens, Sessions
 from holdfast.kit.access.sessions import COOKIE
 from holdfast.kit.access.tokens import PREFIX
 from holdfast.model.access import Caller
+from holdfast.web import cookie_name
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -84,13 +85,14 @@ def _by_person(connection: Connection) -> bool:
 class SessionAuthenticator:
     """People signed in with a browser."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, sessions: Sessions, *, secure: bool) -> None:
+        self._sessions, self._cookie = sessions, cookie_name(COOKIE, secure=secure)
 
     async def read(self, connection: Connection) -> Authenticated | None:
-        if "authorization" in connection.headers or COOKIE not in connection.cookies:
+        cookie = connection.cookies.get(self._cookie)
+        if "authorization" in connection.headers or cookie is None:
             return None
-        caller = await self._sessions.verify(connection.cookies[COOKIE], by_person=_by_person(connection))
+        caller = await self._sessions.verify(cookie, by_person=_by_person(connection))
         if caller is None:
             raise UnverifiedError("the session has ended; sign in again")
         return Authenticated(caller, caller.csrf)

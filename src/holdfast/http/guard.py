@@ -10,11 +10,13 @@ session to the sign-in page. What another site made a browser send is refused, u
 `cross_site`. With `limited` False it may be asked as often as anybody likes. A `quota` allows each address so
 many requests in a period, over all processes. A `scheduler` route takes a platform's cron header from trusted
 hops, and answers others 403. `time_limit_s` is how long an answer may take where the usual time does not fit;
-None for one that goes on, such as a stream. For `microcache_s` a public response serves all strangers.
+None for one that goes on, such as a stream. A public route that may `recognize` callers knows them where
+they have credentials. For `microcache_s` a public response serves all strangers.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -87,6 +89,10 @@ class RouteGuard:
                 connection.scope["state"][MICROCACHE_S] = handler.opt["microcache_s"]
             if handler.opt.get("limited", True):
                 self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
+            if handler.opt.get("recognize"):
+                with contextlib.suppress(UnverifiedError):
+                    caller = (await authenticate(self._readers, connection)).caller
+                    connection.scope["state"]["caller"] = caller
             return
         arrival = await self._arrival(connection, handler)
         if acts and arrival.csrf is not None:

@@ -15,6 +15,7 @@ from holdfast.kit.access import CurrentVisitor
 from holdfast.kit.access.visitors import PREFERENCES_BYTES_MAX, VISIT_S
 from holdfast.runtime import Runtime
 from holdfast.service import Service
+from holdfast.web import cookie_name
 
 VISITOR_STATE: Final = "visitor"
 PREFERENCES_S: Final = 365 * 86_400.0
@@ -45,7 +46,8 @@ class VisitorCookies(msgspec.Struct, frozen=True):
 def cookies_of(service: Service, config: Config, *, at_root: bool) -> VisitorCookies:
     """The cookies of a service, by name and path, so that those of services beside one another don't mix."""
     path = "/" if at_root else f"/{service.address}"
-    return VisitorCookies(f"{service.name}_visitor", path, config.environment != "development")
+    secure = config.environment != "development"
+    return VisitorCookies(cookie_name(f"{service.name}_visitor", secure=secure, path=path), path, secure)
 
 
 class VisitorReader:

@@ -10,7 +10,7 @@ from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.kit.access import LoginAttempt, LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
 from holdfast.kit.access.authorization import PERSON, PUBLIC, own_tenant
 from holdfast.kit.access.oidc import Identity
-from holdfast.kit.access.passwords import check_password, hash_password
+from holdfast.kit.access.passwords import check_password, hash_password, rehash_password
 from holdfast.kit.access.sign_in_links import Redeem, link_to
 from holdfast.kit.access.users import normalize_name
 from holdfast.operation import Operator, operation
@@ -47,7 +47,10 @@ async def sign_in(
         return None
     if attempt is not None:
         await LoginThrottle(runtime.store).succeed(attempt)
-    return await _as(by, user).commit(lambda tx: Sessions(runtime.store).begin(user, tx), subject=user.id)
+    rehashed = await rehash_password(password, user.password)
+    return await _as(by, user).commit(
+        lambda tx: Sessions(runtime.store).begin(user, tx, rehashed=rehashed), subject=user.id
+    )
 
 
 async def start_sign_in(runtime: Runtime, issuer: str, *, after: str, browser: str) -> str:

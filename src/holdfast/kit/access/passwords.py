@@ -39,6 +39,11 @@ async def verify_password(password: str, stored: str | None) -> bool:
     return await loop.run_in_executor(_threads, _verify, password[:CHARACTERS_MAX], stored)
 
 
+async def rehash_password(password: str, stored: str) -> str:
+    """A new hash of a password whose stored hash took less work than advised now; empty where it did not."""
+    return await hash_password(password) if _hasher.check_needs_rehash(stored) else ""
+
+
 def _verify(password: str, stored: str | None) -> bool:
     try:
         _hasher.verify(stored or _dummy_hash(), _bytes(password))

@@ -9,7 +9,7 @@ import hmac
 import re
 import secrets
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from holdfast.errors import ConflictError, ForbiddenError, RetryLaterError, UnverifiedError
 from holdfast.kit import NO_TENANT
@@ -75,12 +75,20 @@ class Sessions:
         self._store, self._clock = store.privileged(), store.clock
         self._identities = identities
 
-    async def begin(self, user: User, transaction: Transaction | None = None) -> str:
-        """Begin a session, in the caller's transaction if given; return its cookie, new at every sign-in."""
+    async def begin(self, user: User, transaction: Transaction | None = None, *, rehashed: str = "") -> str:
+        """Begin a session, in the caller's transaction if given; return its cookie, new at every sign-in.
+
+        `rehashed` is a newer hash of the same password, stored unless the password was changed meanwhile.
+        """
         if transaction is None:
-            return await self._store.transact(lambda own: self.begin(user, own))
+            return await self._store.transact(lambda own: self.begin(user, own, rehashed=rehashed))
         cookie, write = self.write(user)
-        transaction.write(write, patch(User, user.id, changes={"last_seen_at": self._clock.now()}))
+        changes: dict[str, Any] = {"last_seen_at": self._clock.now()}
+        if rehashed:
+            stored = await transaction.get(User, user.id)
+            if stored is not None and stored.doc.password == user.password:
+                changes["password"] = rehashed
+        transaction.write(write, patch(User, user.id, changes=changes))
         return cookie
 
     def write(self, user: User) -> tuple[str, Write]:

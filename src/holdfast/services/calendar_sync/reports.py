@@ -28,10 +28,15 @@ class MappingsResponse(_Response, frozen=True):
     bad_rows: int
 
 
-class HealthResponse(_Response, frozen=True):
-    """`GET /health`: counts and times, and nobody's address."""
+class PublicHealthResponse(_Response, frozen=True):
+    """`GET /health` for strangers."""
 
     status: HealthStatus
+
+
+class HealthResponse(PublicHealthResponse, frozen=True):
+    """`GET /health`: counts and times, and nobody's address."""
+
     in_use: bool
     mappings: MappingsResponse
     channels: dict[str, int]

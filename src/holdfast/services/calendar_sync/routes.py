@@ -14,12 +14,14 @@ from litestar.params import QueryParameter
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.authorization import has_role
 from holdfast.routing import By, Cursor, RequestBody, action_route, read_route
 from holdfast.services.calendar_sync.operations import AREA, DAY_MS, CalendarSync
 from holdfast.services.calendar_sync.reports import (
     ChannelFilter,
     ForcedResponse,
-    HealthResponse,
+    PublicHealthResponse,
     RenewalResponse,
     StatusResponse,
     StoppedResponse,
@@ -69,11 +71,14 @@ async def read_body(request: AnyRequest, kind: type[T]) -> T:
         raise InvalidError(str(fault)) from None
 
 
-@read_route("/health", "public", area=AREA, prefix="")
-async def health(operations: Operations) -> Response[HealthResponse]:
-    """Status of the service: mappings, channels by state, last renewal, last sync."""
+@read_route("/health", "public", area=AREA, prefix="", recognize=True)
+async def health(request: Request[Any, Any, Any], operations: Operations) -> Response[PublicHealthResponse]:
+    """Status of the service; for viewers also mappings, channels by state, last renewal, last sync."""
     response = (await operations.engine.status()).response()
-    return Response(response, status_code=503 if response.status == "critical" else 200)
+    caller = request.scope["state"].get("caller")
+    known = caller is not None and has_role(caller, "viewer", NO_TENANT)
+    told = response if known else PublicHealthResponse(status=response.status)
+    return Response(told, status_code=503 if response.status == "critical" else 200)
 
 
 @read_route(
