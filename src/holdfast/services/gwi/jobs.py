@@ -9,7 +9,7 @@ from holdfast.kit.schedules import Job, Slot
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.services.gwi.operations import Gwi
-from holdfast.services.gwi.signal_worker import ACTOR
+from holdfast.services.gwi.run_records import SYSTEM
 
 
 def jobs_of(gwi: Gwi, audits: AuditFactory) -> list[Job]:
@@ -18,7 +18,7 @@ def jobs_of(gwi: Gwi, audits: AuditFactory) -> list[Job]:
     async def wake(slot: Slot) -> Any:
         count = 0
         for tenant_id, item_ids in (await gwi.queue.due_snoozes()).items():
-            by = Operator(tenant_id=tenant_id, actor=ACTOR, caller=SERVICE, audits=audits)
+            by = Operator(tenant_id=tenant_id, actor=SYSTEM, caller=SERVICE, audits=audits)
             count += len(await gwi.queue.wake(by, item_ids))
         return {"woken": count}
 

@@ -12,13 +12,13 @@ from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.services.gwi.models.work import SignalQueue
 from holdfast.services.gwi.operations.signals import Signals
+from holdfast.services.gwi.run_records import SYSTEM
 from holdfast.store import Snapshot, Store, Transaction, put
 
 CONCURRENCY: Final = 8
 LEASE_S: Final = 60.0
 POLL_S: Final = 30.0
 RETRY_S: Final = 5.0
-ACTOR: Final = "system"
 
 
 class SignalWorker(WorkerLoop[SignalQueue]):
@@ -32,7 +32,7 @@ class SignalWorker(WorkerLoop[SignalQueue]):
 
     async def _act(self, claimed: Snapshot[SignalQueue], until_s: float) -> None:
         tenant_id = claimed.doc.tenant_id
-        by = Operator(tenant_id=tenant_id, actor=ACTOR, caller=SERVICE, audits=self._audits)
+        by = Operator(tenant_id=tenant_id, actor=SYSTEM, caller=SERVICE, audits=self._audits)
         try:
             report = await self._signals.process(by)
         except HoldfastError as fault:
