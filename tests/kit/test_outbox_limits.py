@@ -37,7 +37,7 @@ SLACK_S = 30.0
 
 
 async def test_no_more_than_the_concurrency_is_under_way_at_once(live_store: Store) -> None:
-    slowly = Slowly(0.02)
+    slowly = Slowly(0.2)
     async with receiving(slowly) as receiver:
         endpoint = await endpoint_at(live_store, receiver.url(), concurrency=3)
         await send(live_store, endpoint, *(f"evt-{n}" for n in range(15)))
@@ -105,11 +105,11 @@ async def test_a_breaker_opens_probes_half_open_and_closes(live_store: Store) ->
             await receiver.received(5)
             assert time.monotonic() - began > 2 * breaker.open_s * 0.9
             assert most_when_open == 1
-            healthy = True
+            healthy, failed = True, len(receiver.requests)
             for n in range(12):
                 await state_is(live_store, f"evt-{n}", "delivered")
-    # Until it was healthy: three in a row, then one probe for each time it stood open.
-    assert len(receiver.requests) <= 3 + 3 + 12
+    # Each once more, and one that may have been under way when it got healthy.
+    assert len(receiver.requests) <= failed + 1 + 12
 
 
 async def test_retries_come_at_their_times(live_store: Store) -> None:

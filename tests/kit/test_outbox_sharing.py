@@ -158,7 +158,7 @@ async def test_endpoints_that_hang_leave_connections_to_slow_ones(store: Store) 
 
 
 async def test_a_receiver_that_answers_slowly_gets_as_many_at_once_as_it_may(store: Store) -> None:
-    slowly = Slowly(0.05)
+    slowly = Slowly(0.3)
     async with receiving(slowly) as receiver:
         (endpoint,) = await _endpoints(store, receiver, ["slow"])
         for n in range(4):
