@@ -163,6 +163,8 @@ async def test_every_call_we_make_and_every_answer_is_as_github_describes_it(set
         _validate(body, call.body or "{}")
         met.add(described)
     assert met == set(DESCRIBED), "each call was made, and is described"
+    assert (await setting.app.get_app()).slug == "git-with-intent"
+    models().Integration.model_validate_json(setting.github.calls[-1].answer)
     installation = setting.app.get_installation(setting.installation["id"])
     assert (await installation).account.login == "acme"
     models().Installation.model_validate_json(setting.github.calls[-1].answer)

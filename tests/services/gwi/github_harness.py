@@ -36,21 +36,21 @@ from tests.serving import served
 SECRET = "a secret of the webhook"
 REPO = "acme/api"
 FILES = {"README.md": "# API\n", "src/main.py": "one\ntwo\nthree\nfour\nfive\n"}
-EXAMPLES = (
-    Path(__file__).parents[3] / ".cache/node_modules/@octokit/webhooks-examples/api.github.com/index.json"
-)
+EXAMPLES = Path(__file__).parents[3] / ".cache/node_modules/@octokit/webhooks-examples"
 
 
 @cache
-def _examples() -> list[tuple[str, dict[str, Any]]]:
-    listed = json.loads(EXAMPLES.read_bytes())
+def _examples(edition: str) -> list[tuple[str, dict[str, Any]]]:
+    listed = [one for file in EXAMPLES.glob(f"{edition}/index.json") for one in json.loads(file.read_bytes())]
     return [(one["name"], payload) for one in listed for payload in one["examples"]]
 
 
-def examples(request: pytest.FixtureRequest) -> list[tuple[str, dict[str, Any]]]:
+def examples(
+    request: pytest.FixtureRequest, edition: str = "api.github.com"
+) -> list[tuple[str, dict[str, Any]]]:
     """Every example payload with its event's name; `make test` installs them below .cache/."""
     if EXAMPLES.exists():
-        return _examples()
+        return _examples(edition)
     reason = "npm install --prefix .cache --no-save @octokit/webhooks-examples@7 axe-core@4"
     request.node.user_properties.append(("engine-missing", f"webhooks-examples: {reason}"))
     if os.environ.get("CI") == "true":

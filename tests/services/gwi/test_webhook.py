@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,26 @@ import pytest
 
 from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
 from holdfast.model import Caller
+from holdfast.services.gwi.checks import check_settings
+from holdfast.services.gwi.domain.github_events import (
+    context_fields,
+    ignored_reason,
+    occurred_at,
+    parse_event,
+    payload_fields,
+)
 from holdfast.services.gwi.models.tenants import Installation, Member, Repo, Tenant
 from holdfast.services.gwi.models.work import WorkItem, WorkSignal
 from holdfast.services.gwi.operations.queue import STATUSES, QueueFilter
 from holdfast.services.gwi.operations.tenants import NewTenant
+from holdfast.services.gwi.settings import GwiSettings
 from holdfast.simulators.github import (
     AddLabel,
     AddRepository,
     ChangeInstallation,
     CloseIssue,
     DisturbDeliveries,
+    InjectedFault,
     Install,
     OpenIssue,
     OpenPull,
@@ -121,6 +132,33 @@ async def test_every_example_payload_is_handled_or_ignored_with_a_reason(
     assert all(item.reason for item in ignored)
     handled = {numbered[int(item.message_id.removeprefix("d-"))][1][0] for item in done}
     assert {"installation", "installation_repositories"} <= handled
+
+
+def test_every_example_of_enterprise_servers_is_read_too(request: pytest.FixtureRequest) -> None:
+    numbered, now = examples(request, "ghes-*"), datetime(2026, 1, 1, tzinfo=UTC)
+    assert len(numbered) > 300
+    for name, payload in numbered:
+        event = parse_event(name, json.dumps(payload).encode())
+        if ignored_reason(event) is None:
+            assert context_fields(event)["title"]
+            assert payload_fields(event)["event"] == name
+            assert occurred_at(event, now) <= now
+
+
+async def test_doctor_says_whether_github_delivers(harness: GithubHarness) -> None:
+    settings, app = harness.runtime.parts["gwi"].checks
+    assert (await settings()).fine
+    assert (await app()).message == "GitHub delivers the events of git-with-intent"
+    await harness.install()
+    harness.github.run(DisturbDeliveries(acts=["drop"]))
+    harness.github.run(OpenIssue(repo=REPO, title="Lost"))
+    assert "failed to deliver 1 events" in (await app()).message
+    harness.github.inject(InjectedFault(status=401, count=4))
+    assert "app_key" in (await app()).remedy
+    half = await check_settings(GwiSettings(app_id="1"))
+    weak = await check_settings(GwiSettings(app_id="1", app_key="a key", webhook_secret="short"))
+    assert (half.message, weak.message) == ("half set up", "webhook_secret is short")
+    assert (await check_settings(GwiSettings())).fine
 
 
 async def test_every_example_of_a_connected_repository_becomes_a_signal_or_has_a_reason(

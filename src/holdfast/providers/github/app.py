@@ -11,7 +11,7 @@ from holdfast.providers.credentials import AccessToken, CachedTokens, rsa_key, s
 from holdfast.providers.github.client import GITHUB_URL, GithubClient, github_call
 from holdfast.providers.github.delivery_log import GithubDeliveryLog
 from holdfast.providers.github.faults import fault_of
-from holdfast.providers.github.types import AppInstallation, InstallationToken
+from holdfast.providers.github.types import AppDescription, AppInstallation, InstallationToken
 from holdfast.providers.rest import CallLimits, RestClient
 
 # GitHub takes ten minutes at most, and refuses a JWT from the future.
@@ -64,6 +64,10 @@ class GithubApp:
         if len(self._clients) > CLIENTS_MAX:
             self._clients.popitem(last=False)
         return client
+
+    async def get_app(self) -> AppDescription:
+        """Return the App itself."""
+        return await self._rest.fetch(github_call("app.get", "GET", "app"), AppDescription)
 
     async def get_installation(self, installation_id: int) -> AppInstallation:
         """Return an installation; NotFoundError when it was removed."""

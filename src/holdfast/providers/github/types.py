@@ -39,6 +39,14 @@ class GithubRepository(msgspec.Struct, frozen=True, kw_only=True):
     html_url: str = ""
 
 
+class AppDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The App as GitHub knows it."""
+
+    id: int
+    slug: str
+    name: str = ""
+
+
 class AppInstallation(msgspec.Struct, frozen=True, kw_only=True):
     """An installation of the App, in an account."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from holdfast.providers.github import GithubApp
 from holdfast.service import AuditPart, Context, MeterPart, Parts, Webhook
+from holdfast.services.gwi.checks import check_app, check_settings
 from holdfast.services.gwi.event_requests import EventRequests
 from holdfast.services.gwi.jobs import jobs_of
 from holdfast.services.gwi.models.automation import InstanceSchedule
@@ -23,7 +26,8 @@ from holdfast.services.gwi.webhook import PATH, SOURCE, GithubWebhook
 
 def build(context: Context) -> Parts:
     """Build the service's parts."""
-    execution = RunExecution(context, app_of(context))
+    app = app_of(context)
+    execution = RunExecution(context, app)
     gwi = Gwi(context, execution)
     instance_starts = InstanceStarts(context.store, execution.starts)
     return Parts(
@@ -38,18 +42,24 @@ def build(context: Context) -> Parts:
         },
         queues={"signals": SignalQueue, "schedules": InstanceSchedule},
         pages=pages_of(gwi),
+        checks=_checks(context, app),
         operations=gwi,
-        **_webhook(context, gwi, execution),
+        **_webhook(context, gwi, execution, app),
     )
 
 
-def _webhook(context: Context, gwi: Gwi, execution: RunExecution) -> dict[str, Any]:
+def _checks(context: Context, app: GithubApp | None) -> list[Any]:
+    of_app = [] if app is None else [partial(check_app, app, context.clock)]
+    return [partial(check_settings, context.settings), *of_app]
+
+
+def _webhook(context: Context, gwi: Gwi, execution: RunExecution, app: GithubApp | None) -> dict[str, Any]:
     """The parts of GitHub's webhook; none without its secret."""
     settings: GwiSettings = context.settings
     if not settings.webhook_secret:
         return {}
     requests = EventRequests(context, gwi, hosts=execution.hosts)
-    webhook = GithubWebhook(context, app_of(context), requests=requests)
+    webhook = GithubWebhook(context, app, requests=requests)
     return {
         "webhooks": [Webhook(path=PATH, source=webhook.source)],
         "handlers": {SOURCE: webhook.handle},

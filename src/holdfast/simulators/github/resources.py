@@ -44,7 +44,7 @@ class Resources:
     """Builds resources with the simulator's own addresses."""
 
     def __init__(self, state: GithubState) -> None:
-        self.urls = GithubAddresses(state)
+        self.urls, self._now = GithubAddresses(state), state.clock.now
 
     # -- accounts and repositories --------------------------------------------------------------
 
@@ -90,6 +90,15 @@ class Resources:
             "archived": False, "disabled": False, "visibility": "private" if repo.private else "public",
             "is_template": False, "allow_forking": True, "web_commit_signoff_required": False, "topics": [],
             "pushed_at": at, "created_at": at, "updated_at": at,
+        }  # fmt: skip
+
+    def app(self) -> Json:
+        at, owner = time_text(self._now()), SimulatedAccount(id=1, login=APP_SLUG, type="Organization")
+        return {
+            "id": APP_ID, "slug": APP_SLUG, "node_id": node_id("App", APP_ID), "name": "Git With Intent",
+            "client_id": f"Iv1.{APP_ID}", "owner": self.account(owner), "description": None,
+            "external_url": self.urls.url, "html_url": f"{self.urls.url}/apps/{APP_SLUG}", "created_at": at,
+            "updated_at": at, "permissions": PERMISSIONS, "events": list(EVENTS),
         }  # fmt: skip
 
     def installation(self, installation: SimulatedInstallation) -> Json:

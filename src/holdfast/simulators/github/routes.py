@@ -35,6 +35,7 @@ class GithubRoutes:
 
     def add_to(self, app: web.Application) -> None:
         add = app.router.add_route
+        add("GET", "/app", self._as_app(lambda request: self._show.app()))
         add("GET", "/app/installations/{id}", self._as_app(self._installation))
         add("POST", "/app/installations/{id}/access_tokens", self._as_app(self._token))
         add("GET", "/app/hook/deliveries", self._as_app(self._deliveries))
