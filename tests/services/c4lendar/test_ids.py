@@ -1,31 +1,14 @@
-"""The documents have every field, key and index of the storage design."""
+"""The ids of documents and of events at Google."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
-from holdfast.model.document import schema_of
 from holdfast.services.c4lendar.events import google_event_id, uid_of
 from holdfast.services.c4lendar.models import EventMapping, GoogleConnection
 from holdfast.store import put
 
-# The columns of the design's two tables, as its SQL has them; `id` is their unique combination here.
-CONNECTIONS = """
-id chat_id google_sub google_email refresh_token_encrypted scopes revoked connected_by_telegram_user_id
-created_at updated_at
-"""
-MAPPINGS = """
-id chat_id bot_event_uid google_sub google_event_id event_title event_start created_at updated_at
-"""
 NOW = datetime(2026, 1, 5, 10, 30, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(("cls", "columns"), [(GoogleConnection, CONNECTIONS), (EventMapping, MAPPINGS)])
-def test_a_collection_has_every_column_under_its_name(cls: type, columns: str) -> None:
-    stored = {field.encode_name for field in schema_of(cls).fields.values()}
-    assert set(columns.split()) <= stored
 
 
 def test_an_account_is_unique_in_a_chat_and_an_event_in_an_account() -> None:
