@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.ids import join_segments
 from holdfast.kit.connections import Connection
-from holdfast.model import Document, schema_of
+from holdfast.model import CompositeId, Document, schema_of
 from holdfast.model.access import SERVICE
 from holdfast.services.c4lendar.domain.kv_layout import KvConnection, KvMapping, key_of, read_pairs
 from holdfast.services.c4lendar.models import (
@@ -50,7 +50,8 @@ def test_a_collection_has_every_column_and_its_unique_key(table: str) -> None:
     assert len(columns) > 8
     assert set(columns) <= {field.encode_name for field in schema.fields.values()}
     unique = re.findall(r"UNIQUE\(([^)]*)\)", statement)[0].split(", ")
-    assert tuple(schema.declared.id.fields) == tuple(unique)  # type: ignore[attr-defined]
+    assert isinstance(schema.declared.id, CompositeId)
+    assert list(schema.declared.id.fields) == unique
 
 
 def test_the_design_has_six_indexes() -> None:
