@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections import Counter
@@ -17,10 +18,12 @@ from holdfast.kit.metering import Meter
 from holdfast.kit.runs import Runner
 from holdfast.runtime.runtime import AUDIT_PURPOSE
 from holdfast.services.gwi import service
+from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import RUNS, AgentRun
 from holdfast.services.gwi.parts import build
 from holdfast.services.gwi.run_starts import AT_ONCE
+from holdfast.services.gwi.workflow import AgentWorkflows
 from holdfast.simulators.github import GithubSimulator, OpenIssue
 from holdfast.simulators.language_model import LanguageModelSimulator, SetAnswer
 from holdfast.testing import ManualClock
@@ -122,6 +125,85 @@ async def _assert_once(harness: RunHarness, github: GithubSimulator, run: AgentR
         if event.action == "step_completed":
             done.add(agent)
         assert event.action != "step_started" or agent not in done, f"{agent} began again"
+
+
+async def no_host(tenant_id: str, repo_id: str) -> Any:
+    """For agents that need no repository."""
+    return None
+
+
+class GatedAgent:
+    """A triage that stands still until it is let go on."""
+
+    name = "triage"
+
+    def __init__(self) -> None:
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def work(self, task: AgentTask) -> AgentResult:
+        self.begun.set()
+        await self.gate.wait()
+        return AgentResult(output={"by": "the old one"}, summary="too late")
+
+
+async def test_a_holder_that_stood_still_writes_nothing_once_another_has_the_run(
+    sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with GithubSimulator(clock=clock) as github:
+        app: dict[str, Any] = {
+            "app_id": github.app_id, "app_key": github.private_key, "github_url": github.url,
+        }  # fmt: skip
+        async with run_harness(sqlite_url, clock, tmp_path, found={}, **app) as harness:
+            agent, runtime = GatedAgent(), harness.runtime
+            (part,) = runtime.parts["gwi"].runs
+            slow = AgentWorkflows(runtime.store, {agent.name: agent}, hosts=no_host, audits=runtime.audit)
+            old = Runner(
+                runtime.store.privileged(),
+                [slow.by_type["triage"]],
+                models=RUNS,
+                joins=part.joins,
+                owner="old",
+            )
+            run = await harness.gwi.runs.start_run(harness.by(), a_request("triage", title="Look"))
+            working = asyncio.create_task(old.turn())
+            await asyncio.wait_for(agent.begun.wait(), 30)
+            await clock.advance(61)
+            done = await _work(harness, clock, run.id)
+            before = (done, (await harness.gwi.runs.events(TENANT, run.id)).docs)
+            agent.gate.set()
+            await asyncio.wait_for(working, 30)
+            assert (old.status().lost, old.status().faults) == (1, 0)
+            after = await harness.gwi.runs.get(TENANT, run.id)
+            assert (after, (await harness.gwi.runs.events(TENANT, run.id)).docs) == before
+            assert [(one.status, one.attempts) for one in done.steps] == [("completed", 2), ("completed", 1)]
+
+
+async def test_a_step_over_its_time_fails_and_a_cancel_stops_the_run_between_steps(
+    sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with run_harness(sqlite_url, clock, tmp_path, found={}) as harness:
+        agent, runtime = GatedAgent(), harness.runtime
+        (part,) = runtime.parts["gwi"].runs
+        slow = AgentWorkflows(runtime.store, {agent.name: agent}, hosts=no_host, audits=runtime.audit)
+        runner = Runner(runtime.store.privileged(), [slow.by_type["triage"]], models=RUNS, joins=part.joins)
+        run = await harness.gwi.runs.start_run(harness.by(), a_request("triage", title="Look"))
+        working = asyncio.create_task(runner.turn())
+        await asyncio.wait_for(agent.begun.wait(), 30)
+        await clock.advance(300)
+        await asyncio.wait_for(working, 30)
+        late = await harness.gwi.runs.get(TENANT, run.id)
+        assert late.steps[0].error == "triage took longer than 300 s"
+        agent.begun.clear()
+        await clock.advance(60)
+        working = asyncio.create_task(runner.turn())
+        await asyncio.wait_for(agent.begun.wait(), 30)
+        asked = await harness.gwi.runs.cancel(harness.by(), run.id, reason="enough")
+        assert asked.status == "running"
+        agent.gate.set()
+        await asyncio.wait_for(working, 30)
+        ended = await harness.gwi.runs.get(TENANT, run.id)
+        assert (ended.status, [one.status for one in ended.steps]) == ("cancelled", ["completed", "skipped"])
+        assert await harness.meter.used(AT_ONCE) == 0
 
 
 async def test_two_hundred_runs_at_once_finish(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> None:
