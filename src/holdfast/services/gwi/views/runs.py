@@ -9,7 +9,7 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from holdfast.errors import InvalidError
+from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit.metering.period_sums import days_of
 from holdfast.kit.runs import StepSummary
 from holdfast.kit.runs.models import RunStatus
@@ -17,7 +17,7 @@ from holdfast.service import Page, PageRequest
 from holdfast.services.gwi.models.runs import AgentRun, RunType
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.runs import RunFilter
-from holdfast.services.gwi.operations.usage import MONTH
+from holdfast.services.gwi.operations.usage import MONTH, UsageSummary
 
 ROWS: Final = 50
 LIVE: Final = ("gwi", "runs")
@@ -80,6 +80,13 @@ class RunViews:
         page = await self._gwi.runs.page(ask.tenant_id, wanted, limit=ROWS, cursor=ask.cursor)
         return {"rows": [one for one in page.docs if one.completed_at is None], "after": page.cursor}
 
+    async def _summary(self, tenant_id: str, month: str) -> UsageSummary | None:
+        """The plan's limits; None for a tenant that is no organisation, such as the platform itself."""
+        try:
+            return await self._gwi.usage.summary(tenant_id, month=month)
+        except NotFoundError:
+            return None
+
     async def usage(self, ask: PageRequest) -> Mapping[str, Any]:
         month = ask.text("month") or self._gwi.usage.current_month
         if not re.fullmatch(MONTH, month):
@@ -88,7 +95,7 @@ class RunViews:
         by_day = (await self._gwi.usage.aggregate(ask.tenant_id, month=month)).days
         return {
             "month": month, "days": days,
-            "summary": await self._gwi.usage.summary(ask.tenant_id, month=month),
+            "summary": await self._summary(ask.tenant_id, month),
             "metrics": {
                 name: [counts.get(day, 0) for day in days] for name, counts in sorted(by_day.items())
             },
