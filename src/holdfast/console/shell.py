@@ -54,11 +54,15 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, list[NavLink]]
 
     def link(self, path: str, **query: Any) -> str:
-        """A place on this site about the same tenant; a query value of None is left out."""
+        """A place on this site about the same tenant; a query value of None is left out.
+
+        `{name}` stays as it is, for scripts that fill in what an act answered.
+        """
         chosen = {} if self.tenant_id == self.own_tenant else {"tenant": self.tenant_id}
         asked = {name: value for name, value in query.items() if value not in (None, "")}
         parameters = urlencode({**chosen, **asked})
-        return f"{quote(path, safe='/:~@+')}?{parameters}" if parameters else quote(path, safe="/:~@+")
+        quoted = quote(path, safe="/:~@+{}")
+        return f"{quoted}?{parameters}" if parameters else quoted
 
 
 class Shell:

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 
 from holdfast.config import load_config
+from holdfast.http.asgi import AsgiApp
 from holdfast.kit.inbox import InboxItem
 from holdfast.runtime import Runtime
 from holdfast.server import compose, settings
@@ -67,6 +68,7 @@ class GithubHarness:
     clock: ManualClock
     url: str
     session: aiohttp.ClientSession
+    surface: AsgiApp
 
     @property
     def gwi(self) -> Gwi:
@@ -144,4 +146,4 @@ async def github_harness(
         stack.callback(surface.changes.close)
         github.run(SetWebhook(url=f"{address}/gwi/webhook", secret=SECRET))
         github.run(AddRepository(name=REPO, files=FILES))
-        yield GithubHarness(github, runtime, clock, f"{address}/gwi/webhook", session)
+        yield GithubHarness(github, runtime, clock, f"{address}/gwi/webhook", session, surface)
