@@ -64,9 +64,16 @@ def _problem(handler: BaseRouteHandler, one: dict[str, Any]) -> dict[str, Any]:
         kind = _declared(handler, parents, in_body=in_body)
         fields = sorted(field.encode_name for field in getattr(kind, "fields", ()))
         return {"path": ".".join([*parents, unknown[1]]), "message": "unknown field", "allowed": fields}
-    found = {"path": ".".join(parents), "message": message[:1].lower() + message[1:]}
+    field = ".".join(parents) if in_body else _public_name(handler, path)
+    found = {"path": field, "message": message[:1].lower() + message[1:]}
     allowed = _literals(_declared(handler, parents, in_body=in_body))
     return found | ({"allowed": allowed} if allowed else {})
+
+
+def _public_name(handler: BaseRouteHandler, name: str) -> str:
+    """The name that callers give a parameter, which the framework reports by the function's own."""
+    declared = handler.parsed_fn_signature.parameters.get(name)
+    return getattr(declared and declared.kwarg_definition, "name", None) or name
 
 
 def _declared(handler: BaseRouteHandler, path: list[str], *, in_body: bool) -> Any:

@@ -90,7 +90,7 @@ async def test_a_trigger_job_and_its_audit_event_are_one_commit(
             await server.calculate()
         await server.create_endpoint(P, "https://rms.example/1")
         commits.clear()
-        job = await server.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
+        job = await server.post(f"/properties/{P}/trigger-renewal-events", {"tier": "flagged"}, status=202)
         (together,) = [one for one in commits if TriggerJob in one]
         assert AuditEvent in together
         last = await newest(server)
@@ -105,7 +105,7 @@ async def test_each_batch_of_triggered_events_has_an_audit_event_in_its_commit(
     await server.endpoint()
     await server.change_endpoint("pause")
     commits.clear()
-    await server.post(f"/properties/{P}/trigger-renewal-events", {})
+    await server.post(f"/properties/{P}/trigger-renewal-events", {"tier": "flagged"})
     written = [one for one in commits if AuditEvent in one and DeliveryState in one]
     assert len(written) == 2
     triggered = Query(AuditEvent).where("action", "==", "renewals.triggered").order_by("-sequence")

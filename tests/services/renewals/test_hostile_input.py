@@ -81,6 +81,7 @@ WHOLE: Final[dict[str, dict[str, Any]]] = {
         "residentId": "john", "leaseId": "lease-john", "outcome": "left", "decidedOn": "2026-03-01",
     },
     ENDPOINTS: {"id": P, "url": "https://rms.example/1"},
+    f"/properties/{P}/trigger-renewal-events": {"tier": "high"},
 }  # fmt: skip
 
 QUERIES: Final = [

@@ -50,6 +50,8 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("POST", CALCULATE, {"colour": "red"}, "colour"),
     ("POST", f"/properties/{P}/trigger-renewal-events", {"tier": "huge"}, "tier"),
     ("POST", f"/properties/{P}/trigger-renewal-events", {"residents": []}, "residents"),
+    ("POST", f"/properties/{P}/trigger-renewal-events", {}, "name a tier"),
+    ("POST", f"/properties/{P}/renewal-risk/calculate", {"asOfDate": "2098-01-01"}, "in the future"),
     ("POST", f"/properties/{P}/trigger-renewal-events", {"tier": "high", "residents": ["jane"]}, "not both"),
     ("POST", f"/properties/{P}/what-if", {"weights": {"expiry": 99}}, "weights"),
     ("POST", f"/properties/{P}/what-if", {"thresholds": {"high": 300}}, "high"),

@@ -96,7 +96,7 @@ async def test_what_a_run_could_not_send_is_on_record_and_goes_out_once_the_rms_
     assert [one["reason"] for one in skipped] == ["the endpoint is disabled"] * 3
     assert (await server.ask("POST", TRIGGER))[0] == 409
     await server.change_endpoint("enable")
-    assert (await server.post(MANY))["counts"]["re-queued"] == 3
+    assert (await server.post(MANY, {"tier": "flagged"}))["counts"]["re-queued"] == 3
     for one in skipped:
         assert (await server.delivery(one["id"], "delivered"))["eventId"] == one["eventId"]
     assert (await server.get(f"/jobs/{(await server.calculate())['jobId']}"))["sent"] == 3
@@ -109,7 +109,7 @@ async def test_a_dry_run_counts_what_then_happens(server: Server) -> None:
         await server.create_endpoint(id, server.rms.webhook_url(id))
     server.rms.run(Behave(failure_rate=1.0, failure_status=422))
     for id in (P, "p-2"):
-        await server.post(f"/properties/{id}/trigger-renewal-events", {})
+        await server.post(f"/properties/{id}/trigger-renewal-events", {"tier": "flagged"})
 
     async def given_up() -> bool:
         return len((await server.get("/dlq"))["items"]) == 10

@@ -235,7 +235,7 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     await server.endpoint()
     path = f"/properties/{P}/trigger-renewal-events"
     assert (await server.post(path, {"tier": "high"}))["counts"]["created"] == 1
-    job = await server.post(path, {}, status=202)
+    job = await server.post(path, {"tier": "flagged"}, status=202)
     assert job["statusUrl"] == f"/renewals/api/v1/trigger-jobs/{job['jobId']}"
     assert job["summary"] == "Sending 3 residents to the RMS; 0 are done."
     await server.renewals.trigger_jobs("-").wait(job["jobId"], within_s=30)
@@ -261,14 +261,14 @@ async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_
         await server.calculate()
         await server.endpoint()
         path = f"/properties/{P}/trigger-renewal-events"
-        first = await server.post(path, {}, status=202)
-        joined = await server.post(path, {}, status=202)
+        first = await server.post(path, {"tier": "flagged"}, status=202)
+        joined = await server.post(path, {"tier": "flagged"}, status=202)
         assert (joined["jobId"], joined["requestedBy"]) == (first["jobId"], first["requestedBy"])
         assert first["requestedBy"]
         started = Query(AuditEvent).where("action", "==", "renewals.trigger_started").order_by("-sequence")
         assert [one.details["job"] for one in (await server.store.query(started)).docs] == [first["jobId"]]
         await server.calculate(as_of=AS_OF + timedelta(days=1))
-        status, refused = await server.ask("POST", path, json={})
+        status, refused = await server.ask("POST", path, json={"tier": "flagged"})
     assert status == 409
     said = refused["error"]["message"]
     assert "a job is sending 3 residents" in said
@@ -282,7 +282,7 @@ async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(
 ) -> None:
     run = await server.calculate()
     await server.endpoint()
-    job = await server.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
+    job = await server.post(f"/properties/{P}/trigger-renewal-events", {"tier": "flagged"}, status=202)
     found = server.runtime.runs("-")
     for name, id in (("renewal_calculation_jobs", run["jobId"]), ("renewal_trigger_jobs", job["jobId"])):
         assert [one.id for one in (await found[name].page()).docs] == [id]

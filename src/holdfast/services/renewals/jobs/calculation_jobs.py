@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.errors import (
     AlreadyExistsError,
+    InvalidError,
     JobFailedError,
     KeyReusedError,
     LeaseLostError,
@@ -168,10 +169,13 @@ class CalculationJobs:
         if last is not None and last.doc.completed_at is None:
             return last.doc, False
         now, rules = self._store.clock.now(), await self._store.get(PropertyRules, property_id)
+        today = local_date(now, zone_named(property.time_zone))
+        if as_of is not None and as_of > today:
+            raise InvalidError(f"asOfDate {as_of} is in the future; the newest is today, {today}", "asOfDate")
         fields: dict[str, Any] = {
             "property_id": property_id, "requested_by": by,
             "calculated_at": now if last is None else max(now, last.doc.calculated_at + TICK),
-            "as_of_date": as_of or local_date(now, zone_named(property.time_zone)),
+            "as_of_date": as_of or today,
         }  # fmt: skip
         if rules is not None:
             fields |= {"rules": rules.doc.rules(), "send": rules.doc.send}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from litestar import Response
@@ -25,14 +25,16 @@ SHOWN_MAX: Final = 100
 
 
 class TriggerRequest(RequestBody, frozen=True):
-    """A tier (high and medium unless given), or the residents to send."""
+    """The tier to send (`flagged`: high and medium), or the residents."""
 
-    tier: Tier | None = None
+    tier: Tier | Literal["flagged"] | None = None
     residents: Annotated[list[str], Meta(min_length=1, max_length=1_000)] | None = None
 
     def __post_init__(self) -> None:
         if self.tier is not None and self.residents is not None:
             raise ValueError("name a tier or residents, not both")
+        if self.tier is None and self.residents is None:
+            raise ValueError("name a tier (high, medium or flagged) or residents: nobody is sent by default")
 
 
 class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -110,7 +112,7 @@ async def trigger_many(
     if data.residents is not None:
         results = await operations.trigger_residents(by, property_id, data.residents)
         return Response(_report(property_id, results, data.residents), status_code=200)
-    tiers = FLAGGED if data.tier is None else (data.tier,)
+    tiers = FLAGGED if data.tier is None or data.tier == "flagged" else (data.tier,)
     sent = await operations.trigger_tiers(by, property_id, tiers=tiers)
     if isinstance(sent, TriggerJob):
         return Response(trigger_job_response(sent), status_code=202)
