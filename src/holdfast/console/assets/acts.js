@@ -1,7 +1,8 @@
 // Action buttons and forms. `data-act` is the URL to POST to, `data-body` the JSON body; with `data-text` a dialog asks
 // for confirmation. With `data-dry` that body is sent first, and {fields} of the response fill the texts. A form with
 // `data-form` is sent there as JSON: a field `one.two` is nested in `one`, `one.0` is the first of a list `one`; number
-// fields are sent as numbers, ticked boxes as true, and fields with `data-list` as lists of words.
+// fields are sent as numbers, ticked boxes as true, fields with `data-list` as lists of words, and fields with
+// `data-json` as the JSON they hold. A submit button with a `data-form` of its own sends the fields there and keeps them.
 import { refresh } from "./live.js";
 
 const dialog = document.getElementById("confirm");
@@ -104,7 +105,16 @@ async function act(button) {
   await finish(button, await send(url, JSON.parse(body), method));
 }
 
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (fault) {
+    throw new Refused(`This is not JSON: ${fault.message}`);
+  }
+}
+
 function read(field, value) {
+  if ("json" in field.dataset) return parsed(value);
   if (field.type === "number" || "number" in field.dataset) return Number(value);
   if (field.type === "checkbox") return true;
   return "list" in field.dataset ? value.split(/[\s,]+/).filter(Boolean) : value;
@@ -146,11 +156,13 @@ document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-form]");
   if (!form) return;
   event.preventDefault();
+  const asked = event.submitter?.dataset.form ? event.submitter : form;
   guarded(form, async () => {
-    const { form: url, method, title, text, verb } = form.dataset;
+    const { form: url, method, title, text, verb } = asked.dataset;
+    const fields = typed(form);
     if (text && !(await ask({ title, text, verb }))) return;
-    const result = await send(url, typed(form), method);
-    form.reset();
-    await finish(form, result);
+    const result = await send(url, fields, method);
+    if (asked === form) form.reset();
+    await finish(asked, result);
   });
 });
