@@ -25,7 +25,7 @@ from tests.http.tenant_documents import NOW, sample_document
 
 HOME, AWAY = "gh-org-1", "gh-org-2"
 # Name, tenant, role, and whether the membership counts.
-PEOPLE: Final = [
+PEOPLE: Final[list[tuple[str, str, Any, bool]]] = [
     *((role, HOME, role, True) for role in ("viewer", "developer", "admin", "owner")),
     ("elsewhere", AWAY, "owner", True),
     ("suspended", HOME, "owner", False),
@@ -55,7 +55,7 @@ def _members() -> list[Member]:
         )
         for name, tenant_id, role, counts in PEOPLE
         if tenant_id
-    ]  # type: ignore[arg-type]  # fmt: skip
+    ]  # fmt: skip
 
 
 def _ids(doc: Document) -> tuple[str, ...]:
@@ -72,9 +72,11 @@ def _caller(name: str, tenant_id: str, role: str, counts: bool) -> Caller:
 
 @pytest.fixture(scope="module")
 def judged(guarded_firestore: GuardedFirestoreFactory) -> GuardedFirestore | EmulatorMissingError:
-    found = guarded_firestore(export([schema_of(cls) for cls in (*DOCUMENTS, User)], "firestore-rules"))
+    classes: list[type[Document]] = [*DOCUMENTS, User]
+    found = guarded_firestore(export([schema_of(cls) for cls in classes], "firestore-rules"))
     if isinstance(found, GuardedFirestore):
-        for doc in (*SAMPLES.values(), *_members()):
+        documents: list[Document] = [*SAMPLES.values(), *_members()]
+        for doc in documents:
             schema_of(type(doc)).assign_id(doc)
             found.firestore.seed(_path(doc), schema_of(type(doc)).to_fields(doc))
     return found
