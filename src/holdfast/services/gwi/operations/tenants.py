@@ -232,7 +232,7 @@ class TenantOperations:
             *(delete(ConnectorConfig, tenant.id, one.id) for one in connectors),
             *(patch(Repo, tenant.id, one.id, changes=off) for one in repos),
         )
-        if tenant.installation_id:
+        if await tx.get(Installation, str(tenant.installation_id)) is not None:
             change = {"deleted_at": now, "updated_at": now}
             tx.write(patch(Installation, str(tenant.installation_id), changes=change))
         return [one.user_id for one in members]
