@@ -43,7 +43,7 @@ from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.rate_limit import RateQuota, SharedRateLimit, WindowQuota
 from holdfast.kit.runs import RUN_INDEXES, Join, RunFields, RunModels, Runner, Workflow
 from holdfast.kit.schedules import Job
-from holdfast.kit.vault import Vault
+from holdfast.kit.vault import DerivedKey, Vault
 from holdfast.model import Caller, Document
 from holdfast.net import HttpSession
 from holdfast.operation import Operator
@@ -413,6 +413,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     settings: type[msgspec.Struct] = NoSettings
     errors: ErrorFormat = PLATFORM_FORMAT  # of its routes and webhooks
     sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
+    derived_keys: Sequence[DerivedKey] = ()  # the purposes of its `vault.secrets`, for `keys rotate`
     # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has it in its module
     # `commands`.
     commands: Any = None

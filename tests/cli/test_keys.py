@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 
 from holdfast.app import open_store
 from holdfast.cli import app
+from holdfast.cli.keys import _old_key_uses
 from holdfast.config import load_config
 from holdfast.errors import DecryptionError
 from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
-from holdfast.kit.vault import Vault, new_key
+from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.model import schema_of
-from holdfast.runtime import documents_of, find_services, sealed_fields
+from holdfast.runtime import Runtime, derived_keys, documents_of, find_services, sealed_fields
 from holdfast.services.renewals.models import RmsEndpoint
 from holdfast.store import create
 
@@ -74,6 +75,9 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
     assert done.exit_code == 0, done.output
     resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
     assert [resealed["/".join(schema_of(kind).path.names)] for kind in _KINDS] == [1, 1]
+    needed = [one["signs"] for one in json.loads(done.stdout)["oldKeys"]]
+    assert any("push channels" in signs for signs in needed), "without the old key they would go deaf"
+    assert not any("audit" in signs for signs in needed), "what is signed again needs no old key"
     signed = {one["collection"]: one["signed"] for one in json.loads(done.stdout)["auditHeads"]}
     assert signed["holdfast_audit_heads"] == 1
     assert asyncio.run(_signs(tmp_path, new)) == [True, True, True]
@@ -85,3 +89,41 @@ def test_every_endpoint_there_is_says_what_it_seals() -> None:
     sealed = sealed_fields(services)
     for kind in documents_of(services):
         assert not issubclass(kind, Endpoint) or kind in sealed, kind
+
+
+def test_an_old_key_stays_for_as_long_as_what_it_signed_is_out_counted_from_the_first_rotation() -> None:
+    both, alone = (
+        Vault.from_settings(keys) for keys in (f"{new_key('new')},{new_key('old')}", new_key("new"))
+    )
+    done = [
+        Rotation(id=f"r{n}", collection="c", fields=[], key_id="new", started_at=_AT + timedelta(hours=n),
+                 updated_at=_AT)
+        for n in (0, 5)
+    ]  # fmt: skip
+    services = find_services()
+
+    def uses(vault: Vault, days: float) -> dict[str, datetime]:
+        found = _old_key_uses(vault, done, services, now=_AT + timedelta(days=days))
+        return {one.signs: one.until for one in found}
+
+    assert uses(alone, 0) == {}
+    assert set(uses(both, 0).values()) == {_AT + timedelta(days=1), _AT + timedelta(days=7)}
+    assert list(uses(both, 2).values()) == [_AT + timedelta(days=7)]
+    assert uses(both, 7) == {}
+
+
+async def test_everything_derived_from_the_keys_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purposes, secrets = set[str](), Vault.secrets
+
+    def recorded(vault: Vault, purpose: str) -> list[bytes]:
+        purposes.add(purpose)
+        return secrets(vault, purpose)
+
+    monkeypatch.setattr(Vault, "secrets", recorded)
+    services = [one for one in find_services() if one.name in ("calendar_sync", "hackernews")]
+    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}), services=services)
+    runtime.audit("acme")
+    await runtime.close()
+    assert purposes == {one.purpose for one in derived_keys(services)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -12,11 +14,12 @@ import typer
 from holdfast.app import open_store
 from holdfast.cli.context import AsJson, print_result
 from holdfast.config import load_config
-from holdfast.kit.audit import AuditHeadFields, sign_heads
-from holdfast.kit.vault import Rotation, new_key, rotate
+from holdfast.kit.audit import AUDIT_KEY, AuditHeadFields, sign_heads
+from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.logs import log_to_stderr
 from holdfast.model import schema_of
-from holdfast.runtime import AUDIT_PURPOSE, documents_of, find_services, sealed_fields, vault_of
+from holdfast.runtime import derived_keys, documents_of, find_services, sealed_fields, vault_of
+from holdfast.service import Service
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -32,7 +35,8 @@ def new_command(
     Example:
       export HOLDFAST_KEYS="$(holdfast keys new 2026-11),$HOLDFAST_KEYS"
 
-    The first key seals; all of them open. Take an old one out once `holdfast keys rotate` is through.
+    The first key seals; all of them open. Take an old one out when
+    `holdfast keys rotate` says so.
     While HOLDFAST_KEYS is not set, the key is in the file `keys` of the home: put that one after the new one.
     """
     key = new_key(key_id)
@@ -45,21 +49,26 @@ def rotate_command(as_json: AsJson = False) -> None:
 
     \b
     Example:
-      holdfast keys rotate && echo "the old key may go"
+      holdfast keys rotate
 
-    The ends of the audit trails are signed by the current key. Exit code 1 when something could not be
-    opened or verified with any of the keys.
+    Start every process with the new key first. What an old key has signed that can't be signed again, such as
+    the tokens of push channels, is listed with the time until which the old key must stay: without it,
+    notifications would be refused. The ends of the audit trails are signed by the current key.
+
+    Exit code 1 when something could not be opened or verified with any of the keys.
     """
 
     log_to_stderr()
-    done, heads = asyncio.run(_rotate())
+    done, heads, until = asyncio.run(_rotate())
     unreadable = [name for rotation in done for name in rotation.unreadable]
     forged = [f"{one.collection}/{tenant_id}" for one in heads for tenant_id in one.forged]
     lines = [f"{one.collection}: {one.resealed} sealed with {one.key_id}" for one in done]
     lines += [f"{one.collection}: {one.signed} signed" for one in heads]
     lines += [f"can't be opened: {name}" for name in unreadable]
     lines += [f"authenticated by none of the keys: {name}" for name in forged]
-    print_result({"rotations": done, "auditHeads": heads}, "\n".join(lines), as_json=as_json)
+    lines += [f"keep the old keys until {one.until:%Y-%m-%d %H:%M} UTC: {one.signs}" for one in until]
+    shown = {"rotations": done, "auditHeads": heads, "oldKeys": until}
+    print_result(shown, "\n".join(lines), as_json=as_json)
     if unreadable or forged:
         raise typer.Exit(1)
 
@@ -72,7 +81,14 @@ class SignedHeads(msgspec.Struct, frozen=True):
     forged: list[str]
 
 
-async def _rotate() -> tuple[list[Rotation], list[SignedHeads]]:
+class OldKeyUse(msgspec.Struct, frozen=True):
+    """What an old key may have signed that is still out, and until when."""
+
+    signs: str
+    until: datetime
+
+
+async def _rotate() -> tuple[list[Rotation], list[SignedHeads], list[OldKeyUse]]:
     config, services = load_config(), find_services()
     # Not the services themselves: what they seal must be reached even where one could not start.
     store = await open_store(config.store, documents_of(services), env=config.prefix)
@@ -84,14 +100,25 @@ async def _rotate() -> tuple[list[Rotation], list[SignedHeads]]:
             for kind, fields in sealed_fields(services).items()
         ]
         kinds = [kind for kind in documents_of(services) if issubclass(kind, AuditHeadFields)]
-        keys = vault.secrets(AUDIT_PURPOSE)
+        keys = vault.secrets(AUDIT_KEY.purpose)
         heads = [
             SignedHeads("/".join(schema_of(kind).path.names), *await sign_heads(store, kind, keys))
             for kind in kinds
         ]
-        return done, heads
+        return done, heads, _old_key_uses(vault, done, services, now=store.clock.now())
     finally:
         await store.close()
+
+
+def _old_key_uses(
+    vault: Vault, done: Sequence[Rotation], services: Sequence[Service], *, now: datetime
+) -> list[OldKeyUse]:
+    """What the old keys are still needed for, counted from the first rotation to the current one."""
+    if len(vault.secrets(AUDIT_KEY.purpose)) < 2:
+        return []
+    began_at = min((one.started_at for one in done), default=now)
+    uses = [OldKeyUse(k.signs, began_at + timedelta(seconds=k.lasts_s)) for k in derived_keys(services)]
+    return [one for one in uses if one.until > now]
 
 
 def _progress(rotation: Rotation) -> None:

@@ -12,14 +12,19 @@ them, `health` reports on them.
 """
 
 from holdfast.runtime.discovery import find_services
-from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_fields
+from holdfast.runtime.document_registry import (
+    KIT_DOCUMENTS,
+    KIT_SEALED,
+    derived_keys,
+    documents_of,
+    sealed_fields,
+)
 from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
 from holdfast.runtime.part_registry import KIT_PART
-from holdfast.runtime.runtime import AUDIT_PURPOSE, Runtime
+from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
 
 __all__ = [
-    "AUDIT_PURPOSE",
     "BACKLOG_S_MAX",
     "DEPTH_MAX",
     "KEYS_FILE",
@@ -27,6 +32,7 @@ __all__ = [
     "KIT_PART",
     "KIT_SEALED",
     "Runtime",
+    "derived_keys",
     "documents_of",
     "find_services",
     "keys_in",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.kit.access import ApiToken, Session, Setup, SignInLink, User, VisitorSession
+from holdfast.kit.access.visitors import VISITOR_KEY
 from holdfast.kit.activity import ActivityMinute
-from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.audit import AUDIT_KEY, AuditEvent, AuditHead
 from holdfast.kit.cache import CacheDocument, CacheGeneration
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.checkpoints import CheckpointDocument
@@ -23,7 +24,7 @@ from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.kit.rate_limit import RateLimitDocument, RateWindow
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
-from holdfast.kit.vault import Rotation
+from holdfast.kit.vault import DerivedKey, Rotation
 from holdfast.model import Document, schema_of
 from holdfast.service import Service
 from holdfast.store_copy import Copy
@@ -67,6 +68,11 @@ def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[
     """The fields with vault ciphertext, by document class: the kit's and those of the services."""
     own = {cls: fields for one in services for cls, fields in one.sealed.items()}
     return {**_of_subclasses(KIT_SEALED, services), **own}
+
+
+def derived_keys(services: Sequence[Service]) -> list[DerivedKey]:
+    """Everything that secrets derived from the vault's keys sign: the kit's, and the services'."""
+    return [AUDIT_KEY, VISITOR_KEY, *(key for service in services for key in service.derived_keys)]
 
 
 def _of_subclasses(

@@ -18,7 +18,7 @@ from holdfast.config import Config
 from holdfast.kit.access import VisitorSessions
 from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
-from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels, CheckpointFile, CheckpointRecorder
+from holdfast.kit.audit import AUDIT_KEY, AUDIT_MODELS, Audit, AuditModels, CheckpointFile, CheckpointRecorder
 from holdfast.kit.audit.checkpoints import FILE as CHECKPOINTS_FILE
 from holdfast.kit.audit.checkpoints import publish_to
 from holdfast.kit.channels import ChannelFields
@@ -60,7 +60,6 @@ log = structlog.get_logger("holdfast.runtime")
 T = TypeVar("T")
 DRAIN_POLL_S: Final = 0.05
 AUDITS_MAX: Final = 10_000
-AUDIT_PURPOSE: Final = "audit"
 
 
 class Runtime:
@@ -259,7 +258,7 @@ class Runtime:
         return self._audit(tenant_id, models)
 
     def _open_audit(self, tenant_id: str, models: AuditModels) -> Audit:
-        return Audit(self.store, tenant_id, keys=self.vault.secrets(AUDIT_PURPOSE), models=models)
+        return Audit(self.store, tenant_id, keys=self.vault.secrets(AUDIT_KEY.purpose), models=models)
 
     def meter(self, tenant_id: str, *, models: MeterModels = METER_MODELS) -> Meter:
         """A tenant's usage: the platform's own meter, or a service's."""

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.audit import Audit
+from holdfast.kit.audit import AUDIT_KEY, Audit
 from holdfast.kit.metering import Meter
 from holdfast.kit.runs import Runner
-from holdfast.runtime.runtime import AUDIT_PURPOSE
 from holdfast.services.gwi import service
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.models.records import AUDIT
@@ -54,7 +53,7 @@ class FusedSession:
 def crashing_runner(harness: RunHarness, fuse: Fuse) -> Runner:
     """The service as another process on the harness's store, with a fuse burning."""
     context = harness.runtime._context(service)
-    store, keys = fused(harness.runtime.store, fuse), tuple(context.vault.secrets(AUDIT_PURPOSE))
+    store, keys = fused(harness.runtime.store, fuse), tuple(context.vault.secrets(AUDIT_KEY.purpose))
     parts = build(msgspec.structs.replace(
         context, store=store, audit=lru_cache(partial(Audit, store, keys=keys)),
         meter=lambda tenant_id, models: Meter(store, tenant_id=tenant_id, models=models),

@@ -21,13 +21,14 @@ from urllib.parse import quote
 
 from holdfast.errors import ConflictError, RetryLaterError, TooLargeError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.vault import Vault
+from holdfast.kit.vault import DerivedKey, Vault
 from holdfast.model import SERVICE_ONLY, Caller, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, create, delete, patch
 
 VISIT_S: Final = 24 * 3_600.0
 # At most one write a minute, however many requests come.
 RENEW_EVERY_S: Final = 60.0
+VISITOR_KEY: Final = DerivedKey(purpose="visitor-sessions", signs="cookies of visitors", lasts_s=VISIT_S)
 # Browsers keep 4,096 bytes of a cookie, with its name and attributes.
 PREFERENCES_BYTES_MAX: Final = 3_500
 _COOKIE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")
@@ -94,7 +95,7 @@ class VisitorSessions:
 
     def __init__(self, store: Store, vault: Vault, *, service: str) -> None:
         self._store, self._clock, self._service = store.privileged(), store.clock, service
-        self._keys: Sequence[bytes] = vault.secrets("visitor-sessions")
+        self._keys: Sequence[bytes] = vault.secrets(VISITOR_KEY.purpose)
 
     async def begin(self, name: str, transaction: Transaction | None = None, *, replaces: str = "") -> str:
         """Begin a session and end the one it `replaces`, in the transaction if given; return its cookie."""
@@ -108,7 +109,7 @@ class VisitorSessions:
         transaction.write(create(session))
         if replaces:
             transaction.write(delete(VisitorSession, replaces))
-        return f"{token}.{self._sign(self._keys[0], token)}"
+        return self._cookie(token)
 
     async def verify(self, cookie: str) -> CurrentVisitor:
         """The visitor of this cookie, renewed; a forged, expired or ended one gives nobody and removes it."""
@@ -123,7 +124,8 @@ class VisitorSessions:
             session_id=found.id,
             visitor=True,
         )  # fmt: skip
-        return CurrentVisitor(caller, cookie=cookie if await self._renew(found) else None)
+        # Signed by the current key: with each renewal, an older key is needed by fewer.
+        return CurrentVisitor(caller, cookie=self._cookie(token) if await self._renew(found) else None)
 
     async def _renew(self, session: VisitorSession) -> bool:
         until = self._clock.now() + timedelta(seconds=VISIT_S)
@@ -149,6 +151,9 @@ class VisitorSessions:
         token, signature = parts.groups()
         signed = [self._sign(key, token) for key in self._keys]
         return token if any(hmac.compare_digest(one, signature) for one in signed) else ""
+
+    def _cookie(self, token: str) -> str:
+        return f"{token}.{self._sign(self._keys[0], token)}"
 
     def _sign(self, key: bytes, token: str) -> str:
         return _text(hmac.digest(key, f"{self._service}\0{token}".encode(), "sha256"))

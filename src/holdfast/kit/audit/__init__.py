@@ -14,10 +14,11 @@ from holdfast.kit.audit.models import (
     AuditModels,
     AuditOutcome,
 )
-from holdfast.kit.audit.trail import Audit, AuditFactory, ChainVerification, sign_heads
+from holdfast.kit.audit.trail import AUDIT_KEY, Audit, AuditFactory, ChainVerification, sign_heads
 
 __all__ = [
     "AUDIT_INDEXES",
+    "AUDIT_KEY",
     "AUDIT_MODELS",
     "Audit",
     "AuditCheckpoint",

@@ -23,6 +23,7 @@ from holdfast.kit.audit.models import (
     AuditHeadFields,
     AuditModels,
 )
+from holdfast.kit.vault import DerivedKey
 from holdfast.outside_text import clean_value
 from holdfast.store import Query, Store, Transaction, create, put
 
@@ -31,6 +32,7 @@ PAGE: Final = 1_000
 ATTEMPTS: Final = 100
 KEY_BYTES_MIN: Final = 32
 TEXT_CHARACTERS_MAX: Final = 100_000
+AUDIT_KEY: Final = DerivedKey(purpose="audit", signs="the ends of audit trails")
 log = structlog.get_logger("holdfast.audit")
 _INDEXED: Final = ("action", "actor", "subject")
 

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -21,6 +22,20 @@ LEGACY_SETTING: Final = "HOLDFAST_LEGACY_KEY"
 _KEY_ID: Final = re.compile(r"[a-z0-9-]{1,32}")
 _LEGACY_KEY_LENGTH: Final = 32
 _HOW_TO: Final = f"make one with `holdfast keys new` and put it first in {SETTING}"
+
+
+class DerivedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A purpose for which secrets are derived from the keys, and what they sign.
+
+    What was signed is out for `lasts_s`, and an old key must stay so long after a new one is first; 0 where
+    `holdfast keys rotate` signs it again.
+
+    Example: `DerivedKey(purpose="parcels channels", signs="tokens of push channels", lasts_s=604_800)`
+    """
+
+    purpose: str
+    signs: str
+    lasts_s: float = 0.0
 
 
 class Keyring:

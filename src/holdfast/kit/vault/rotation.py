@@ -71,9 +71,11 @@ class _Rotator(Generic[D]):
         stored = await self._store.get(Rotation, f"{digest}-{self._key_id}")
         if stored is not None and stored.doc.state == "running":
             return stored.doc
+        # The first rotation to this key says since when the old ones sign nothing.
+        started_at = now if stored is None else stored.doc.started_at
         return Rotation(
             id=f"{digest}-{self._key_id}", collection=collection, fields=names, key_id=self._key_id,
-            started_at=now, updated_at=now,
+            started_at=started_at, updated_at=now,
         )  # fmt: skip
 
     async def step(self, rotation: Rotation) -> None:

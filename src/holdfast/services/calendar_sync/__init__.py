@@ -13,6 +13,7 @@ from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState, Ord
 from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.services.calendar_sync.routes import ROUTES
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
+from holdfast.services.calendar_sync.sync.engine import CHANNEL_KEY
 from holdfast.services.calendar_sync.sync.loops import InitialReload
 from holdfast.services.calendar_sync.sync.notifications import (
     SOURCE,
@@ -59,5 +60,6 @@ service = Service(
     summary="Adds people's secondary addresses to their calendar events.",
     documents=DOCUMENTS,
     settings=CalendarSyncSettings,
+    derived_keys=[CHANNEL_KEY],
     build=build,
 )

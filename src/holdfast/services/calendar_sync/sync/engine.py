@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.clock import to_us
 from holdfast.errors import ConflictError, HoldfastError, InvalidError, RetryLaterError
 from holdfast.kit.channels import ChannelPolicy, Channels, ChannelTransition, Forced, Renewal, Watch
+from holdfast.kit.vault import DerivedKey
 from holdfast.model import Document
 from holdfast.service import Context
 from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy, retry_attention
@@ -33,6 +34,9 @@ from holdfast.services.calendar_sync.sync.sources import MappingSource, SheetSou
 from holdfast.store import Query, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"
+CHANNEL_KEY: Final = DerivedKey(
+    purpose=f"{NAME} channels", signs="tokens of calendar-sync's push channels", lasts_s=ChannelPolicy().ttl_s
+)
 LOADING_S: Final = 5.0
 EXPIRED_BATCH: Final = 500
 RETRY_BATCH: Final = 200
@@ -54,7 +58,7 @@ class SyncEngine:
         self._retry_s = 0.0
         self.google = Google(settings, session=context.http_session, clock=self.clock)
         self.mappings = MappingStore(self.store, self._source())
-        self.keys = context.vault.secrets(f"{NAME} channels")
+        self.keys = context.vault.secrets(CHANNEL_KEY.purpose)
         self.channels = Channels(
             self.store, CalendarChannels(self.google, address=self.address, clock=self.clock),
             name=NAME, key=self.keys[0], kind=WatchChannel, hook=self._record_transitions,
