@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
 from holdfast.model import Caller
+from holdfast.providers.github import GithubApp
 from holdfast.services.gwi.checks import check_settings
 from holdfast.services.gwi.domain.github_events import (
     context_fields,
@@ -21,6 +22,8 @@ from holdfast.services.gwi.domain.github_events import (
     parse_event,
     payload_fields,
 )
+from holdfast.services.gwi.installation_sync import InstallationSync
+from holdfast.services.gwi.installations import InstallationEvents
 from holdfast.services.gwi.models.tenants import Installation, Member, Repo, Tenant
 from holdfast.services.gwi.models.work import WorkItem, WorkSignal
 from holdfast.services.gwi.operations.queue import STATUSES, QueueFilter
@@ -339,6 +342,38 @@ async def test_a_repository_that_was_renamed_or_has_another_default_branch_is_fo
     await harness.work()
     (ignored,) = await harness.items()
     assert ignored.reason == "acme/core is not connected; connect it to have its events"
+
+
+async def test_what_no_event_has_told_of_an_installation_is_found_by_comparison(
+    harness: GithubHarness,
+) -> None:
+    tenant_id, id = await harness.install()
+    events = InstallationEvents(harness.runtime.store, harness.runtime.audit)
+    app = GithubApp(
+        harness.session, harness.github.app_id, harness.github.private_key, clock=harness.clock,
+        base_url=harness.github.url,
+    )  # fmt: skip
+    sync = InstallationSync(harness.runtime.store, app, events)
+    assert await sync.sync() == {"installations": 1, "changes": 0, "failed": 0}
+    run = harness.github.run
+    run(DisturbDeliveries(acts=["drop"] * 5))
+    run(AddRepository(name="acme/web", files={"a": "b"}))
+    run(ChangeInstallation(id=id, act="select", repositories=["acme/web"]))
+    assert (await sync.sync())["changes"] == 2
+    assert await _repos(harness, tenant_id) == {REPO: False, "acme/web": True}
+    acts: list[tuple[Any, str]] = [("suspend", "suspended"), ("unsuspend", "active")]
+    for act, status in acts:
+        run(ChangeInstallation(id=id, act=act))
+        assert (await sync.sync())["changes"] == 1
+        assert (await _tenant(harness, tenant_id)).status == status
+    run(ChangeInstallation(id=id, act="delete"))
+    assert (await sync.sync())["changes"] == 1
+    assert (await _tenant(harness, tenant_id)).installation_id == 0
+    assert await sync.sync() == {"installations": 0, "changes": 0, "failed": 0}
+    assert (await harness.events(tenant_id))[1:] == [
+        "installation_repositories.added", "installation_repositories.removed", "installation.suspend",
+        "installation.unsuspend", "installation.deleted",
+    ]  # fmt: skip
 
 
 async def test_a_delivery_that_failed_is_asked_for_again(harness: GithubHarness) -> None:

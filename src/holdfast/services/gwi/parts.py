@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from holdfast.kit.schedules import Job
 from holdfast.providers.github import GithubApp
 from holdfast.service import AuditPart, Context, MeterPart, Parts, Webhook
 from holdfast.services.gwi.checks import check_app, check_settings
 from holdfast.services.gwi.event_requests import EventRequests
+from holdfast.services.gwi.installation_sync import InstallationSync
+from holdfast.services.gwi.installations import InstallationEvents
 from holdfast.services.gwi.jobs import jobs_of
 from holdfast.services.gwi.models.automation import InstanceSchedule
 from holdfast.services.gwi.models.records import AUDIT, METER
@@ -35,7 +38,7 @@ def build(context: Context) -> Parts:
         audits=[AuditPart(name="gwi", models=AUDIT)],
         meters=[MeterPart(name="gwi", models=METER)],
         runs=[execution.part],
-        jobs=jobs_of(gwi, context.audit),
+        jobs=[*jobs_of(gwi, context.audit), *_app_jobs(context, app)],
         loops={
             "signals": SignalWorker(context.store, gwi.signals, context.audit),
             "schedules": ScheduleWorker(context.store, instance_starts, context.audit),
@@ -51,6 +54,12 @@ def build(context: Context) -> Parts:
 def _checks(context: Context, app: GithubApp | None) -> list[Any]:
     of_app = [] if app is None else [partial(check_app, app, context.clock)]
     return [partial(check_settings, context.settings), *of_app]
+
+
+def _app_jobs(context: Context, app: GithubApp | None) -> list[Job]:
+    if app is None:
+        return []
+    return [InstallationSync(context.store, app, InstallationEvents(context.store, context.audit)).job]
 
 
 def _webhook(context: Context, gwi: Gwi, execution: RunExecution, app: GithubApp | None) -> dict[str, Any]:
