@@ -29,7 +29,10 @@ def query_names(app: Litestar) -> QueryNames:
         for handler, model in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
             open_ended = handler.opt.get("page") or handler.opt.get("needs") in (None, PUBLIC, VISITOR)
             if not open_ended and "request" not in handler.parsed_fn_signature.parameters:
-                found[id(handler)] = frozenset(one.field_alias for one in model.expected_query_params)
+                # The guard itself reads `tenant`, which links to every route may carry.
+                found[id(handler)] = frozenset(
+                    ["tenant", *(one.field_alias for one in model.expected_query_params)]
+                )
     return found
 
 
