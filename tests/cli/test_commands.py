@@ -25,6 +25,7 @@ from tests.cli.terminal import Typed
 # What these print is a file, a stream or a life, not data.
 _WITHOUT_JSON = {
     ("serve",), ("work",), ("demo",), ("simulators", "run"), ("schema", "export"), ("audit", "export"),
+    ("gwi", "audit", "export"),
 }  # fmt: skip
 
 

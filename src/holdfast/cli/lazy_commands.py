@@ -101,7 +101,7 @@ def _made(name: str, commands: Any, *, told: str | None = None) -> TyperCommand 
 
 
 def _show_examples(commands: typer.Typer) -> None:
-    """Let the help of each group show the first line that the help of its first command gives to type."""
+    """Let the help of each group show the first line that the help of a command in it gives to type."""
     for group in commands.registered_groups:
         if group.typer_instance is not None:
             group.epilog = _example_in(group.typer_instance)
@@ -111,4 +111,6 @@ def _show_examples(commands: typer.Typer) -> None:
 def _example_in(commands: typer.Typer) -> str:
     told = (one.callback.__doc__ or "" for one in commands.registered_commands if one.callback is not None)
     lines = (line.strip() for text in told for line in text.splitlines())
-    return next((f"Example: {line}" for line in lines if line.startswith("holdfast ")), "")
+    own = (f"Example: {line}" for line in lines if line.startswith("holdfast "))
+    inner = (_example_in(one.typer_instance) for one in commands.registered_groups if one.typer_instance)
+    return next(own, "") or next(filter(None, inner), "")

@@ -15,14 +15,12 @@ from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.policies import PolicyChange
 
 commands = typer.Typer(help="The policy of a tenant.", no_args_is_help=True)
-PolicyFile = Annotated[
-    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A JSON file with the policy.")
-]
+PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="A JSON file with the policy.")]
 
 
 @commands.command("show")
-def show_policy(ctx: typer.Context, tenant: Tenant) -> None:
-    """Print the policy as JSON.
+def show_policy(ctx: typer.Context, tenant: Tenant, as_json: AsJson = False) -> None:
+    """Print the policy's document; as JSON with its version and errors.
 
     \b
     Example:
@@ -33,7 +31,8 @@ def show_policy(ctx: typer.Context, tenant: Tenant) -> None:
         return await gwi.policies.get(tenant)
 
     found = ctx.obj.with_service(NAME, read)
-    typer.echo(msgspec.json.format(msgspec.json.encode(found.document), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(found.document), indent=2).decode()
+    ctx.obj.print_result(found, text, as_json=as_json)
 
 
 @commands.command()
