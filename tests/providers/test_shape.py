@@ -16,9 +16,7 @@ from holdfast.testing import Recording, load_recordings
 from tests.kit.receiver import answering, serving
 from tests.providers.provider_fixture import HastyClock
 
-FOLDERS = sorted(path.parent for path in Path(providers.__path__[0]).glob("*/__init__.py"))
-APIS = [folder for folder in FOLDERS if (folder / "client.py").exists()]
-WEBHOOKS = [folder for folder in FOLDERS if folder not in APIS]
+APIS = sorted(path.parent for path in Path(providers.__path__[0]).glob("*/__init__.py"))
 
 
 def _refusals() -> Iterator[tuple[str, Recording]]:
@@ -31,12 +29,6 @@ def _refusals() -> Iterator[tuple[str, Recording]]:
 def test_a_provider_has_a_client_types_a_page_and_fixtures(folder: Path) -> None:
     wanted = {"__init__.py", "client.py", "types.py", "README.md", "fixtures"}
     assert wanted <= {path.name for path in folder.iterdir()}
-    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
-
-
-@pytest.mark.parametrize("folder", WEBHOOKS, ids=[folder.name for folder in WEBHOOKS])
-def test_a_provider_without_a_client_has_a_verifier_and_a_page(folder: Path) -> None:
-    assert {"__init__.py", "verifier.py", "README.md"} <= {path.name for path in folder.iterdir()}
     assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
 
 
