@@ -142,7 +142,7 @@ async def test_applying_at_once_in_several_processes_starts_one_run(
     shop: Shop, sqlite_url: str, tmp_path: Path
 ) -> None:
     candidate = await shop.candidate()
-    async with opened(sqlite_url, shop.harness.clock, tmp_path / "b") as other:
+    async with opened(sqlite_url, shop.harness.clock, tmp_path) as other:
         results = await asyncio.gather(*(
             one.gwi.candidates.apply(one.by("adam"), candidate.id) for one in (shop.harness, other) * 4
         ))  # fmt: skip

@@ -136,7 +136,7 @@ async def test_approve_and_reject_at_once_have_exactly_one_outcome(
 ) -> None:
     candidate = await a_candidate(harness)
     votes: list[tuple[str, VoteDecision]] = [("dean", "approved"), ("adam", "rejected"), ("olga", "approved")]
-    async with opened(any_url, harness.clock, tmp_path / "b") as other:
+    async with opened(any_url, harness.clock, tmp_path) as other:
         voting = [
             process.gwi.candidates.vote(process.by(name), candidate.id, decision=decision)
             for process, (name, decision) in zip((harness, other, harness), votes, strict=True)

@@ -169,7 +169,7 @@ async def test_a_signal_that_can_not_be_processed_fails_alone_and_can_be_retried
 async def test_handles_that_process_the_same_signals_make_one_item_of_one_subject(
     any_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
-    async with gwi_harness(any_url, clock, tmp_path) as one, opened(any_url, clock, tmp_path / "b") as two:
+    async with gwi_harness(any_url, clock, tmp_path) as one, opened(any_url, clock, tmp_path) as two:
         for number in range(6):
             await one.signal(f"d{number}", resource_number=number % 2)
         await asyncio.gather(*(each.gwi.signals.process(each.system) for each in (one, two, one, two)))
@@ -192,7 +192,8 @@ async def test_sixteen_processes_make_one_item_of_one_subject(
     async with gwi_harness(url, clock, tmp_path) as harness:
         for number in range(8):
             await harness.signal(f"d{number}", resource_number=number % 2)
-        command = [sys.executable, "-W", "error", "-m", "tests.services.gwi.signal_processes", url, "16"]
+        command = [sys.executable, "-W", "error", "-m", "tests.services.gwi.signal_processes"]
+        command += [url, str(tmp_path), "16"]
         process = await asyncio.create_subprocess_exec(
             *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE
         )  # fmt: skip
