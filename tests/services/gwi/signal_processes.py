@@ -1,4 +1,4 @@
-"""Processes that process the same signals at once: `python -m tests.services.gwi.signal_processes URL HOME N`.
+"""Processes that process the same signals: `python -m tests.services.gwi.signal_processes URL HOME COUNT`.
 
 They are forked from one that has imported everything and opened nothing, and begin together.
 """
