@@ -12,7 +12,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.providers.language_model import FormatName
 from holdfast.services.gwi.models.runs import AgentRun, RunType
-from holdfast.services.gwi.models.tenants import Repo
+from holdfast.services.gwi.models.tenants import Repo, TenantPolicy
 from holdfast.simulators.github import GithubSimulator, InjectedFault, OpenIssue
 from holdfast.simulators.language_model import LanguageModelSimulator, SetAnswer
 from tests.services.gwi.git_repository import GitRepository, show_to, shown
@@ -183,9 +183,26 @@ async def test_a_suggested_patch_waits_for_approval_and_goes_on_or_ends(
         assert (await runs.stats(TENANT)).active == 0
 
 
-async def test_a_run_stops_at_its_budget_and_on_answers_of_no_use(sqlite_url: str, tmp_path: Path) -> None:
+async def test_a_policy_asks_for_approval_or_refuses_the_change(sqlite_url: str, tmp_path: Path) -> None:
+    async with a_coder() as (_, settings), a_shop(sqlite_url, tmp_path, **settings) as shop:
+        for effect, status, approval in (
+            ("require_approval", "running", "pending"),
+            ("deny", "failed", "none"),
+        ):
+            now = shop.harness.clock.now()
+            rule = {"name": "prices", "effect": effect, "paths": ["src/price.py"]}
+            await shop.harness.change_tenant(policy=TenantPolicy(
+                document={"rules": [rule]}, version=1, updated_at=now, updated_by="adam", valid=True,
+            ))  # fmt: skip
+            run = await shop.run("autopilot", title="Raise the price", instructions="in src/price.py")
+            assert (run.status, run.approval_status) == (status, approval)
+        assert "prices" in (run.error or "")
+        assert list(shop.seen["branches"]) == ["main", "feature"]
+
+
+async def test_a_run_stops_at_its_budget(sqlite_url: str, tmp_path: Path) -> None:
     async with (
-        a_coder() as (model, settings),
+        a_coder() as (_, settings),
         a_shop(sqlite_url, tmp_path, run_tokens_max=10, **settings) as shop,
     ):
         run = await shop.run("autopilot", title="Raise the price")
@@ -195,8 +212,6 @@ async def test_a_run_stops_at_its_budget_and_on_answers_of_no_use(sqlite_url: st
         assert run.tokens.input > 10
         used = await shop.harness.meter.month_sums(shop.harness.clock.now().strftime("%Y-%m"))
         assert used["inputTokens"] == run.tokens.input
-        model.run(SetAnswer(content={"summary": "Escape", "files": [
-            {"path": "../outside", "content": "x", "deleted": False}]}, schema="CodeAnswer"))  # fmt: skip
 
 
 async def test_an_effect_whose_answer_was_lost_is_not_made_twice(sqlite_url: str, tmp_path: Path) -> None:

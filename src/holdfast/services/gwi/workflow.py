@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.errors import InvalidError
+from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.kit.audit import AuditEntry, AuditFactory
 from holdfast.kit.runs import BackOff, Step, StepWaits, TokenUsage, Workflow
 from holdfast.providers.language_model import LanguageModel, ModelTokens
@@ -24,8 +24,10 @@ from holdfast.services.gwi.agents.code_host import CodeHost, Topic
 from holdfast.services.gwi.agents.interface import Agent, AgentResult, AgentTask
 from holdfast.services.gwi.agents.publisher import publish
 from holdfast.services.gwi.domain.changes import PreparedChange, publication_of, shown_diff
+from holdfast.services.gwi.domain.policy import PolicyRequest, decide_policy, read_policy
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import AgentRun, ProposedChange, RunLog, RunType
+from holdfast.services.gwi.models.tenants import Tenant
 from holdfast.services.gwi.models.work import Candidate
 from holdfast.services.gwi.run_records import SYSTEM, tokens_after
 from holdfast.services.gwi.run_starts import RunRequest, receipt_of
@@ -47,6 +49,8 @@ TOKEN_KINDS: Final = {
 BACK_OFF: Final = BackOff(first_s=1.0, wait_s_max=60.0)
 RUN_S: Final = 3_600.0
 SUMMARY_CHARACTERS_MAX: Final = 500
+# More than any rule can ask for: what is refused with these is denied.
+APPROVALS_ENOUGH: Final = 100
 
 Hosts = Callable[[str, str], Awaitable[CodeHost]]
 
@@ -58,6 +62,8 @@ class RunState(msgspec.Struct, kw_only=True):
     found: dict[str, Any] = {}
     lines: list[str] = []
     change: PreparedChange | None = None
+    # Why somebody has to look at the change before it is published.
+    flags: list[str] = []
 
 
 class BudgetedModel:
@@ -111,6 +117,9 @@ class AgentWorkflows:
         state.found[step.name] = result.output
         state.lines.append(f"- {step.name}: {result.summary}"[:SUMMARY_CHARACTERS_MAX])
         state.change = result.change or state.change
+        if is_last_agent(step, run) and state.change is not None:
+            refused = await self._policy_reasons(run, task.host.repo, state.change)
+            state.flags = [*flags_of(state), *refused]
         self._finish(step, run, result, state=state)
         return result.output
 
@@ -153,6 +162,24 @@ class AgentWorkflows:
         stored = await self._store.tenant(run.tenant_id).get(Candidate, run.tenant_id, run.candidate_id)
         return None if stored is None else stored.doc
 
+    async def _policy_reasons(self, run: AgentRun, repo: str, change: PreparedChange) -> list[str]:
+        """Why the tenant's policy wants an approval; ForbiddenError where it denies the change."""
+        stored = await self._store.tenant(run.tenant_id).get(Tenant, run.tenant_id)
+        saved = None if stored is None else stored.doc.policy
+        policy = read_policy(saved.document if saved is not None and saved.valid else None)
+        deletes = any(path.action == "delete" for path in change.paths)
+        request = PolicyRequest(
+            action_class="DESTRUCTIVE" if deletes else "WRITE_NON_DESTRUCTIVE", action="run.publish",
+            repo=repo, branch=change.pushed_to if run.risk_mode == "auto_push" else change.branch,
+            paths=[path.file for path in change.paths], changed_lines=change.lines,
+            actor=run.trigger.user_id or run.trigger.source,
+        )  # fmt: skip
+        approved = decide_policy(policy, msgspec.structs.replace(request, approvals=APPROVALS_ENOUGH))
+        if not approved.allowed:
+            raise ForbiddenError(f"the policy refuses it: {approved.reason}", "policy")
+        decision = decide_policy(policy, request)
+        return [] if decision.allowed else [decision.reason]
+
     def _finish(self, step: Step, run: AgentRun, result: AgentResult, *, state: RunState) -> None:
         """Add to the step's commit what its result changes in the run."""
         step.state.clear()
@@ -164,13 +191,13 @@ class AgentWorkflows:
         used = step.tokens.input + step.tokens.output
         if used:
             step.change(tokens_used=tokens_after(run, TOKEN_KINDS.get(step.name, "code"), used))
-        if run.steps[-2].name == step.name and state.change is not None:
+        if is_last_agent(step, run) and state.change is not None:
             step.change(**self._proposal(run, state))
 
     def _proposal(self, run: AgentRun, state: RunState) -> dict[str, Any]:
         """The change as people see it, and whether they have to approve it."""
         assert state.change is not None
-        flagged = flags_of(state)
+        flagged = state.flags
         how = publication_of(
             run.risk_mode, state.change, approved=run.approval_status == "approved", flagged=flagged
         )
@@ -189,7 +216,7 @@ class AgentWorkflows:
         run, state = await self._begin(step)
         task = await self._task(step, run, state)
         how = publication_of(
-            run.risk_mode, state.change, approved=run.approval_status == "approved", flagged=flags_of(state)
+            run.risk_mode, state.change, approved=run.approval_status == "approved", flagged=state.flags
         )
         published = await publish(task, how, lines=state.lines)
         step.change(effects=[*run.effects, *published.effects])
@@ -198,8 +225,13 @@ class AgentWorkflows:
         return published.output | {"found": state.found}
 
 
+def is_last_agent(step: Step, run: AgentRun) -> bool:
+    """Whether only the publisher comes after this step."""
+    return run.steps[-2].name == step.name
+
+
 def flags_of(state: RunState) -> list[str]:
-    """Why somebody has to look at a change before it is published."""
+    """What the agents found that somebody has to look at."""
     review = state.found.get("reviewer", {})
     flags = [one["message"] for one in review.get("findings", []) if one["severity"] == "error"]
     if state.found.get("resolver", {}).get("proposed"):
