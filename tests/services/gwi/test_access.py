@@ -37,7 +37,7 @@ ACTS: Final = {
     "person": ("tenant.created", "profile.changed", "member.joined"),
     "developer": (
         "run_started", "run_cancel*", "repo.configured", "instance.*", "schedule.*", "candidate.created",
-        "candidate.revised", "candidate.voted", "item*", "signal*",
+        "candidate.revised", "candidate.vote*", "item*", "signal*",
     ),
     "admin": (
         "repo.connected", "repo.disconnected", "member.invited", "member.invite_cancelled", "member.removed",
