@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from holdfast.errors import VersionConflictError
 from holdfast.operation import Operator, operation
-from holdfast.services.gwi.domain.policy import NO_POLICY, PolicyDocument, policy_errors, read_policy
+from holdfast.services.gwi.domain.policy import NO_POLICY, policy_errors
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import Tenant, TenantPolicy
 from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
@@ -21,11 +21,6 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
     document: dict[str, Any]
     version: Annotated[int, Meta(ge=0)] | None = None
-
-
-def policy_of(tenant: Tenant) -> PolicyDocument:
-    """The policy that applies to a tenant: the saved one where it is valid, or else the usual one."""
-    return read_policy(tenant.policy.document if tenant.policy and tenant.policy.valid else None)
 
 
 class PolicyOperations:
