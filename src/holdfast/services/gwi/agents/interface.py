@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -15,7 +14,6 @@ from holdfast.services.gwi.models.runs import AgentRun
 from holdfast.services.gwi.run_starts import RunRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
-Asking = Callable[..., Any]
 
 
 class ModelAccess(Protocol):

@@ -12,9 +12,7 @@ from holdfast.services.gwi.domain.patches import ChangeAction
 
 RiskMode = Literal["comment_only", "suggest_patch", "auto_patch", "auto_push"]
 Publication = Literal["comment", "approval", "branch", "push"]
-RISK_MODES: Final[tuple[RiskMode, ...]] = ("comment_only", "suggest_patch", "auto_patch", "auto_push")
 DIFF_CHARACTERS_MAX: Final = 20_000
-LINES_MAX: Final = 500
 
 
 class ChangedPath(Struct, kw_only=True, rename="camel"):
