@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.services.gwi.models.records import AuditRecord
 from holdfast.services.gwi.models.tenants import ConnectorConfig, Tenant
+from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.services.gwi.api import ORG, TENANT, Api, T, gwi_api, user_id
 
@@ -248,3 +250,34 @@ async def test_a_repeated_request_is_answered_from_its_record(api: Api) -> None:
             repeated = await api.request("olga", method, path, sent, key=method)
             assert (repeated[1], repeated[2]["idempotency-replayed"]) == (made[1], "true")
     assert (await api.events()).count("tenant.settings_changed") == 1
+
+
+async def test_the_trail_has_each_act_once_with_its_receipt_and_nothing_else(api: Api) -> None:
+    await api.found(adam="admin", dora="developer")
+    repos = {"repos": [{"githubRepoId": 42, "githubFullName": "acme/shop"}]}
+    acts: list[tuple[str, str, str, Any, str]] = [
+        ("adam", "PUT", "/settings", {"autoRunOnConflict": True}, "tenant.settings_changed"),
+        ("adam", "POST", "/pause", {}, "tenant.paused"),
+        ("adam", "GET", "/members", None, ""),
+        ("adam", "POST", "/resume", {}, "tenant.resumed"),
+        ("dora", "POST", "/pause", {}, ""),
+        ("adam", "POST", "/repos:connect", repos, "repo.connected"),
+        ("dora", "PUT", "/repos/gh-repo-42", {"autoReview": True}, "repo.configured"),
+        ("dora", "PUT", "/repos/gh-repo-43", {"autoReview": True}, ""),
+        ("adam", "PUT", "/connectors/jira/config", {"secrets": {"token": "x"}}, "connector.configured"),
+        ("adam", "PUT", "/policy", {"document": {}}, "policy.saved"),
+        ("adam", "POST", "/policy/validate", {"document": {}}, ""),
+        ("olga", "PUT", f"/members/{user_id('dora')}", {"role": "viewer"}, "member.changed"),
+        ("adam", "DELETE", f"/members/{user_id('dora')}", {}, "member.removed"),
+        ("adam", "DELETE", "/repos/gh-repo-42", {}, "repo.disconnected"),
+        ("olga", "POST", "/suspend", {"reason": "a test"}, "tenant.suspended"),
+    ]  # fmt: skip
+    before = await api.events()
+    assert before == ["tenant.created", "tenant.plan_changed", *["member.invited", "member.joined"] * 2]
+    for number, (name, method, path, body, _) in enumerate(acts):
+        for _ in range(2):
+            await api.ask(name, method, f"{T}{path}", body, key=f"act-{number}")
+    assert await api.events() == [*before, *(action for *_, action in acts if action)]
+    store = api.bed.runtime.store.tenant(TENANT)
+    events = (await store.query(Query(AuditRecord).order_by("sequence").limit(500))).docs
+    assert all(one.intent and one.scope == TENANT for one in events if one.outcome == "done")
