@@ -24,10 +24,10 @@ from holdfast.services.gwi.domain.github_events import (
 )
 from holdfast.services.gwi.installation_sync import InstallationSync
 from holdfast.services.gwi.installations import InstallationEvents
-from holdfast.services.gwi.models.tenants import Installation, Member, Repo, Tenant
+from holdfast.services.gwi.models.tenants import Installation, Invite, Member, Repo, Tenant
 from holdfast.services.gwi.models.work import WorkItem, WorkSignal
 from holdfast.services.gwi.operations.queue import STATUSES, QueueFilter
-from holdfast.services.gwi.operations.tenants import NewTenant
+from holdfast.services.gwi.operations.tenants import NewTenant, new_owner, new_tenant
 from holdfast.services.gwi.settings import GwiSettings
 from holdfast.simulators.github import (
     AddLabel,
@@ -41,7 +41,7 @@ from holdfast.simulators.github import (
     OpenPull,
     PushFiles,
 )
-from holdfast.store import Query
+from holdfast.store import Query, put
 from holdfast.testing import ManualClock
 from tests.services.gwi.github_harness import REPO, GithubHarness, examples, github_harness
 
@@ -251,6 +251,30 @@ async def test_an_uninstalled_app_disables_the_repositories_and_a_new_installati
     assert await _repos(harness, tenant_id) == {REPO: True}
     members = await harness.find(Member, tenant_id, "created_at")
     assert [one.role for one in members] == ["owner", "owner"], "whoever installs the App owns the tenant"
+
+
+async def test_who_took_the_tenant_before_the_installation_does_not_stay_in_it(
+    any_harness: GithubHarness,
+) -> None:
+    harness = any_harness
+    account = harness.github.state.account("acme")
+    asked = NewTenant(github_org_id=account.id, github_org_login="acme")
+    claims = {"github:666": "suspended", "oidc:staff@acme.example": "active"}
+    for user_id in claims:
+        now, tenant_id = harness.clock.now(), f"gh-org-{account.id}"
+        tenant = new_tenant(asked, now=now, created_by=user_id)
+        member = new_owner(tenant_id, user_id, now=now)
+        invite = Invite(
+            id=f"by-{user_id}", tenant_id=tenant_id, email="eve@people.example", role="admin",
+            invited_by=user_id, created_at=now, expires_at=now + timedelta(days=7),
+        )  # fmt: skip
+        await harness.store.commit(put(tenant), put(member), put(invite))
+    await harness.install(by="olivia")
+    found = {one.user_id: one.status for one in await harness.find(Member, tenant_id, "created_at")}
+    olivia = f"github:{harness.github.state.account('olivia').id}"
+    assert found == claims | {olivia: "active"}
+    invites = {one.invited_by: one.status for one in await harness.find(Invite, tenant_id, "-created_at")}
+    assert invites == {"github:666": "cancelled", "oidc:staff@acme.example": "pending"}
 
 
 async def test_events_that_come_late_or_twice_or_before_their_installation_change_nothing_more(

@@ -28,6 +28,7 @@ from holdfast.services.gwi.domain.github_events import (
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import (
     Installation,
+    Invite,
     Member,
     Repo,
     RepoSettings,
@@ -37,7 +38,7 @@ from holdfast.services.gwi.models.tenants import (
 )
 from holdfast.services.gwi.operations.profiles import GITHUB_PREFIX
 from holdfast.services.gwi.operations.tenants import NewTenant, new_owner, new_tenant
-from holdfast.store import Query, Store, Transaction, put
+from holdfast.store import Query, Store, Transaction, patch, put
 
 ACTIONS: Final = (
     "created", "deleted", "suspend", "unsuspend", "new_permissions_accepted", "added", "removed"
@@ -45,6 +46,7 @@ ACTIONS: Final = (
 REPOSITORY_ACTIONS: Final = ("renamed", "transferred", "deleted", "archived", "unarchived", "edited")
 SUSPENDED: Final = "the App's installation is suspended at GitHub"
 REPOS_MAX: Final = 500
+PEOPLE_MAX: Final = 200
 
 
 def user_id_of(account: EventAccount | None) -> str:
@@ -115,6 +117,8 @@ class InstallationEvents:
     async def _created(
         self, tx: Transaction, tenant: Tenant, installation: Installation, event: GithubEvent
     ) -> str:
+        if not tenant.installed_by:
+            await self._end_unproven_claims(tx, tenant, installer=user_id_of(event.sender))
         tenant.installation_id, tenant.installed_at = installation.installation_id, self._clock.now()
         tenant.installed_by = user_id_of(event.sender)
         if tenant.status == "deactivated" or tenant.status_reason == SUSPENDED:
@@ -232,6 +236,26 @@ class InstallationEvents:
         stored = await tx.get(Member, f"{user_id}_{tenant.id}")
         member = new_owner(tenant.id, user_id, now=now) if stored is None else stored.doc
         tx.write(put(msgspec.structs.replace(member, role="owner", status="active", updated_at=now)))
+
+    async def _end_unproven_claims(self, tx: Transaction, tenant: Tenant, *, installer: str) -> None:
+        """Suspend GitHub users who took the tenant before its first installation, and end their invitations.
+
+        The installation shows who acts for the organisation; its owner may let them in again. For people of
+        another issuer, who have no GitHub account here, that issuer vouches. Changes of members write the
+        tenant, too, so none comes in between.
+        """
+        store, now = self._store.tenant(tenant.id), self._clock.now()
+        active = Query(Member).where("status", "==", "active").limit(PEOPLE_MAX)
+        people = [one.user_id for one in (await store.query(active)).docs]
+        claimed = [one for one in people if one.startswith(GITHUB_PREFIX) and one != installer]
+        for user_id in claimed:
+            stored = await tx.get(Member, f"{user_id}_{tenant.id}")
+            if stored is not None:
+                tx.write(put(msgspec.structs.replace(stored.doc, status="suspended", updated_at=now)))
+        pending = Query(Invite).where("status", "==", "pending").where("expires_at", ">", now)
+        for invite in (await store.query(pending.limit(PEOPLE_MAX))).docs:
+            if invite.invited_by in claimed:
+                tx.write(patch(Invite, invite.id, changes={"status": "cancelled"}))
 
     async def _record(self, tx: Transaction, tenant: Tenant, event: GithubEvent, summary: str) -> None:
         about: dict[str, Any] = {"action": event.action, "by": event.sender and event.sender.login}
