@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import lru_cache, partial
 from typing import Any
 
-import msgspec
 import pytest
 
-from holdfast.kit.audit import Audit
-from holdfast.kit.inbox import InboxWorker
-from holdfast.kit.runs import Runner
-from holdfast.providers.google_calendar import GoogleCalendar
-from holdfast.services.c4lendar import service
 from holdfast.services.c4lendar.models import EventMapping
-from holdfast.services.c4lendar.parts import build
 from holdfast.simulators.google import InjectedFault
 from holdfast.simulators.telegram import Say
 from holdfast.store import Query
-from tests.kit.fake_channel_provider import CrashError, Fuse, fused
+from tests.kit.fake_channel_provider import CrashError, Fuse
+from tests.services.c4lendar.bot_process import fuse_calls, fused_workers
 from tests.services.c4lendar.harness import ALICE, ANA, BOB, Harness
 
 # Every moment of a run, or in CI every third.
@@ -30,27 +23,12 @@ MOMENTS_MAX = 80
 
 async def _die(harness: Harness, fuse: Fuse, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Work on what is due as another process until its fuse ends; False when the work was done before."""
-    store = fused(harness.runtime.store, fuse)
-    context = harness.runtime._context(service)
-    audits: Any = lru_cache(partial(Audit, store))
-    parts = build(msgspec.structs.replace(context, store=store, audit=audits))
-    worker = InboxWorker(store, parts.handlers)
-    runner = Runner(store.privileged(), parts.workflows)
-    with monkeypatch.context() as patched:
-        for name in ("insert_event", "patch_event", "delete_event"):
-            act = getattr(GoogleCalendar, name)
-            patched.setattr(GoogleCalendar, name, _burning(act, fuse))
-        with contextlib.suppress(CrashError):
-            while await worker.turn() + await runner.turn():
-                pass
+    worker, runner = fused_workers(harness.runtime, fuse)
+    with monkeypatch.context() as patched, contextlib.suppress(CrashError):
+        fuse_calls(patched.setattr, fuse)
+        while await worker.turn() + await runner.turn():
+            pass
     return fuse.blown
-
-
-def _burning(act: Any, fuse: Fuse) -> Any:
-    async def call(*words: Any, **named: Any) -> Any:
-        return await fuse.around(lambda: act(*words, **named))
-
-    return call
 
 
 async def _recover(harness: Harness) -> None:

@@ -1,0 +1,81 @@
+"""A bot whose process may be gone before or after any write or call to Google, and one that really is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import SystemClock
+from holdfast.config import load_config
+from holdfast.kit.audit import Audit
+from holdfast.kit.inbox import InboxLimits, InboxWorker
+from holdfast.kit.runs import Runner
+from holdfast.providers.google_calendar import GoogleCalendar
+from holdfast.runtime import Runtime
+from holdfast.services.c4lendar import service
+from holdfast.services.c4lendar.parts import build
+from tests.faults.controlled_process import Hear, Order, Role
+from tests.kit.fake_channel_provider import Fuse, fused
+
+LEASE_S = 2.0
+
+
+class KillFuse(Fuse):
+    """Ends its own process by SIGKILL."""
+
+    def burn(self) -> None:
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.left is not None:
+            self.left -= 1
+
+
+def fused_workers(runtime: Runtime, fuse: Fuse, *, lease_s: float = 60.0) -> tuple[InboxWorker, Runner]:
+    """The workers of a bot of its own, on the runtime's store."""
+    store = fused(runtime.store, fuse)
+    audits: Any = lru_cache(partial(Audit, store))
+    parts = build(msgspec.structs.replace(runtime._context(service), store=store, audit=audits))
+    limits = InboxLimits(lease_s=lease_s, time_limit_s=lease_s)
+    runner = Runner(store.privileged(), parts.workflows, lease_s=lease_s, renew_s=lease_s / 3)
+    return InboxWorker(store, parts.handlers, limits=limits), runner
+
+
+def fuse_calls(patch: Callable[[type, str, Any], None], fuse: Fuse) -> None:
+    """Let the fuse burn around each call to Google that changes an event."""
+    for name in ("insert_event", "patch_event", "delete_event"):
+        patch(GoogleCalendar, name, _burning(getattr(GoogleCalendar, name), fuse))
+
+
+def _burning(act: Any, fuse: Fuse) -> Any:
+    async def call(*given: Any, **named: Any) -> Any:
+        return await fuse.around(lambda: act(*given, **named))
+
+    return call
+
+
+async def work(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Works until it is told to stop, or dies at its moment."""
+    base = load_config({"home": Path(order["home"]), "store": order["url"]}, environ={})
+    config = msgspec.structs.replace(base, services={"c4lendar": order["settings"]})
+    runtime = await Runtime.open(config, services=[service], clock=SystemClock())
+    try:
+        fuse = KillFuse(order["moment"])
+        fuse_calls(setattr, fuse)
+        inbox, runner = fused_workers(runtime, fuse, lease_s=LEASE_S)
+        stopped = asyncio.ensure_future(hear())
+        while not stopped.done():
+            if not await inbox.turn() + await runner.turn():
+                await asyncio.sleep(LEASE_S / 20)
+        say("stopped")
+    finally:
+        await runtime.close()
+
+
+ROLES: dict[str, Role] = {"work": work}
