@@ -182,12 +182,24 @@ def test_a_story_that_somebody_posts_is_near_the_top_of_every_list(stand: Stand)
     assert "voted" in _run_control(demo, token, "hackernews/hour")
 
 
+def _repository(demo: DemoProcess) -> Any:
+    return _simulator_command(demo, "github", "repository", repo="kelp-works/tides")
+
+
+def _pulls_of_the_app(demo: DemoProcess) -> list[str]:
+    return [one["title"] for one in _repository(demo)["issues"] if one["user"]["type"] == "Bot"]
+
+
+def test_a_conflict_and_its_resolution_need_a_pull_request(stand: Stand) -> None:
+    assert "pull request first" in _run_control(stand.demo, stand.token, "gwi/conflict")
+    assert "pull request first" in _run_control(stand.demo, stand.token, "gwi/resolve")
+
+
 def test_a_command_on_a_pull_request_starts_a_run_that_answers_there(stand: Stand) -> None:
     _, demo, token = stand
 
     def comments() -> list[str]:
-        shown = _simulator_command(demo, "github", "repository", repo="kelp-works/tides")
-        return [one["body"] for one in shown["comments"]]
+        return [one["body"] for one in _repository(demo)["comments"]]
 
     assert "is in the queue" in _run_control(demo, token, "gwi/pull")
     assert "no longer merges" in _run_control(demo, token, "gwi/conflict")
@@ -195,20 +207,30 @@ def test_a_command_on_a_pull_request_starts_a_run_that_answers_there(stand: Stan
     wait_for(lambda: any("started triage run-" in one for one in comments()))
     wait_for(lambda: any(one.startswith("**triage** by") for one in comments()))
     assert "could not deliver" in _run_control(demo, token, "gwi/lose")
+    # The newest topic is an issue now; the command is for the pull request all the same.
+    assert "Written on" in _run_control(demo, token, "gwi/resolve")
+    wait_for(lambda: "goes on" in _run_control(demo, token, "gwi/approve"))
+    resolved = wait_for(lambda: [one for one in comments() if one.startswith("**resolve** by")])
+    assert "1 files merged, 0 conflicts left" in resolved[0]
+    assert any(title.startswith("Merge main into wider-") for title in _pulls_of_the_app(demo))
 
 
 def test_a_change_is_proposed_approved_and_applied_as_a_pull_request(stand: Stand) -> None:
     _, demo, token = stand
+    before = len(_pulls_of_the_app(demo))
     _run_control(demo, token, "gwi/issue")
     wait_for(lambda: "approvals" in _run_control(demo, token, "gwi/propose"))
     wait_for(lambda: "first" in _run_control(demo, token, "gwi/approve"))
     assert "makes the pull request" in _run_control(demo, token, "gwi/apply")
+    wait_for(lambda: len(_pulls_of_the_app(demo)) > before)
 
-    def titles() -> list[str]:
-        shown = _simulator_command(demo, "github", "repository", repo="kelp-works/tides")
-        return [one["title"] for one in shown["issues"] if one["user"]["type"] == "Bot"]
 
-    wait_for(titles)
+def test_a_labelled_issue_becomes_a_pull_request_that_a_language_model_wrote(stand: Stand) -> None:
+    _, demo, token = stand
+    _run_control(demo, token, "gwi/issue")
+    assert "starts a run by itself" in _run_control(demo, token, "gwi/label")
+    wait_for(lambda: "goes on" in _run_control(demo, token, "gwi/approve"))
+    wait_for(lambda: "Skip stations without tides in the table" in _pulls_of_the_app(demo))
 
 
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
+from holdfast.demo.tides_repository import ANSWERS, FILES, ISSUES, TABLE, WIDTH
 from holdfast.model import Caller
 from holdfast.operation import Operator
 from holdfast.services.gwi.candidate_revision import PatchRequest
@@ -31,6 +32,7 @@ from holdfast.simulators.github import (
     ShowRepository,
     WriteComment,
 )
+from holdfast.simulators.language_model import LanguageModelSimulator, SetAnswer
 from holdfast.store import put
 
 ORGANISATION: Final = "kelp-works"
@@ -39,25 +41,16 @@ SECRET: Final = "simulated-webhook-secret"
 PLAN: Final = "pro"
 # The installer of the App becomes the owner; these are members besides.
 PEOPLE: Final[Mapping[str, MemberRole]] = {"maintainer": "admin", "reviewer": "developer"}
-WIDTH: Final = "def width(tide):\n    return tide.high - tide.low\n"
-TABLE: Final = "def table(tides):\n    return [width(tide) for tide in tides]\n"
-FILES: Final = {
-    "README.md": "# Tides\n\nReads the tables of the harbour.\n",
-    "tides/width.py": WIDTH, "tides/table.py": TABLE, "tests/test_width.py": "def test_width():\n    pass\n",
-}  # fmt: skip
-ISSUES: Final[Sequence[tuple[str, list[str]]]] = (
-    ("The width of a neap tide is negative", ["bug", "urgent"]),
-    ("Explain the units in the docs", ["low"]),
-    ("Add tests for the table of a whole year", []),
-    ("Critical: a missing station breaks the table", ["bug"]),
-    ("Show the tide of tomorrow", ["enhancement"]),
-)
 BREAKS: Final = 6
+NO_ISSUE: Final = "Open an issue first."
+NO_PULL: Final = "Open a pull request first."
 
 
 def settings(world: SimulatorSet) -> Mapping[str, Any]:
-    """The organisation with its repository, and an App for the service."""
-    github = world.get(GithubSimulator)
+    """The organisation with its repository, an App for the service, and a language model that writes code."""
+    github, model = world.get(GithubSimulator), world.get(LanguageModelSimulator)
+    for schema, answer in ANSWERS.items():
+        model.run(SetAnswer(schema=schema, content=answer))
     github.run(SetWebhook(url=f"{world.public_url}/gwi/webhook", secret=SECRET))
     for login in ("owner", *PEOPLE):
         github.state.account(login)
@@ -67,6 +60,7 @@ def settings(world: SimulatorSet) -> Mapping[str, Any]:
     return {
         "app_id": github.app_id, "app_key": github.private_key, "github_url": github.url,
         "webhook_secret": SECRET,
+        "model_url": model.base_url, "model_name": model.model, "model_key": model.key,
     }  # fmt: skip
 
 
@@ -138,36 +132,42 @@ async def open_pull(stage: Stage) -> str:
 
 async def make_conflict(stage: Stage) -> str:
     """Change the same line on main, and say so by a label: GitHub itself tells nobody of a conflict."""
-    pulls = [one for one in _topics(stage) if "head" in one and one["state"] == "open"]
-    if not pulls:
-        return "Open a pull request first."
+    number = _newest(stage, pull=True)
+    if number is None:
+        return NO_PULL
     changed = WIDTH.replace("tide.low", f"tide.low - {_next_branch(stage)}")
     _github(stage).run(PushFiles(repo=REPO, branch="main", files={"tides/width.py": changed}, by="owner"))
-    number = pulls[-1]["number"]
     _github(stage).run(AddLabel(repo=REPO, number=number, label="conflict", by="owner"))
     return f"Number {number} no longer merges: its item is now one to resolve. Comment /gwi resolve there."
 
 
-def _comment(name: str, label: str, text: str) -> Control:
-    async def run(stage: Stage) -> str:
-        await act(stage)
-        topics = [one for one in _topics(stage) if one["state"] == "open"]
-        if not topics or await stage.store.privileged().get(Tenant, tenant_id(stage)) is None:
-            return "Open an issue first, and wait until its item is in the queue."
-        number = topics[-1]["number"]
-        _github(stage).run(WriteComment(repo=REPO, number=number, body=text, by="maintainer"))
-        return f"Written on number {number}: the run is under Runs, its answer in the comments there."
+async def comment_triage(stage: Stage) -> str:
+    number = max(_newest(stage) or 0, _newest(stage, pull=True) or 0)
+    return await _comment(stage, number, "/gwi triage") if number else NO_ISSUE
 
-    return Control(name=name, label=label, run=run)
+
+async def comment_resolve(stage: Stage) -> str:
+    number = _newest(stage, pull=True)
+    return NO_PULL if number is None else await _comment(stage, number, "/gwi resolve")
+
+
+async def _comment(stage: Stage, number: int, text: str) -> str:
+    await act(stage)
+    if await stage.store.privileged().get(Tenant, tenant_id(stage)) is None:
+        return "The App is being installed: try again in a moment."
+    _github(stage).run(WriteComment(repo=REPO, number=number, body=text, by="maintainer"))
+    return f"Written on number {number}: the run is under Runs, its answer in the comments there."
 
 
 async def label_auto(stage: Stage) -> str:
-    topics = [one for one in _topics(stage) if one["state"] == "open" and "gwi:auto" not in _labels(one)]
-    if not topics:
-        return "Open an issue first."
-    number = topics[-1]["number"]
+    number = _newest(stage, without="gwi:auto")
+    if number is None:
+        return NO_ISSUE
     _github(stage).run(AddLabel(repo=REPO, number=number, label="gwi:auto", by="maintainer"))
-    return f"Number {number} starts a run by itself; ten a day may, in each repository."
+    return (
+        f"Number {number} starts a run by itself, as ten a day may: a language model writes the change. "
+        "It waits under Approvals until a colleague approves."
+    )
 
 
 def _person(stage: Stage, login: str) -> Operator:
@@ -193,7 +193,12 @@ async def propose(stage: Stage) -> str:
 
 
 async def approve(stage: Stage) -> str:
-    """The maintainer and the owner approve the newest candidate in turn."""
+    """The maintainer approves a run that waits, or else the maintainer and the owner the newest candidate."""
+    waiting = await _gwi(stage).runs.page(tenant_id(stage), RunFilter(approval_status="pending"))
+    run = next((one for one in waiting.docs if one.completed_at is None), None)
+    if run is not None:
+        await _gwi(stage).runs.approve(_person(stage, "maintainer"), run.id, reason="looks right")
+        return f"The maintainer approves {run.id}: it goes on and makes its pull request."
     ready = (await _gwi(stage).candidates.page(tenant_id(stage), status="ready", limit=1)).docs
     if not ready:
         return "Propose a change first."
@@ -229,8 +234,15 @@ def _topics(stage: Stage) -> list[dict[str, Any]]:
     return issues
 
 
-def _labels(topic: Mapping[str, Any]) -> list[str]:
-    return [one["name"] for one in topic["labels"]]
+def _newest(stage: Stage, *, pull: bool = False, without: str = "") -> int | None:
+    """The number of the newest open issue, or pull request, of a person that lacks a label."""
+    numbers = [
+        one["number"]
+        for one in _topics(stage)
+        if one["state"] == "open" and ("head" in one) == pull and one["user"]["type"] != "Bot"
+        and without not in [label["name"] for label in one["labels"]]
+    ]  # fmt: skip
+    return max(numbers, default=None)
 
 
 def _next_branch(stage: Stage) -> int:
@@ -273,8 +285,8 @@ scene = Scene(
         Control(name="issue", label="Open an issue", kind="primary", run=open_issue),
         Control(name="pull", label="Open a pull request", run=open_pull),
         Control(name="conflict", label="Make a conflict", run=make_conflict),
-        _comment("triage", "Comment /gwi triage", "/gwi triage"),
-        _comment("resolve", "Comment /gwi resolve", "/gwi resolve"),
+        Control(name="triage", label="Comment /gwi triage", run=comment_triage),
+        Control(name="resolve", label="Comment /gwi resolve", run=comment_resolve),
         Control(name="label", label="Label gwi:auto", run=label_auto),
         Control(name="propose", label="Propose a change", run=propose),
         Control(name="approve", label="A colleague approves", run=approve),
