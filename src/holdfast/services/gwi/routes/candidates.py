@@ -80,13 +80,6 @@ async def revoke_vote(operations: Operations, by: By, candidate_id: FromPath[str
     return await operations.candidates.revoke_vote(inside, candidate_id)
 
 
-@action_route(f"{_CANDIDATE}/revoke", Candidates.revoke_vote, needs="viewer", idempotent=REPEATABLE)
-async def revoke(operations: Operations, by: By, candidate_id: FromPath[str]) -> Candidate:
-    """Take one's own approval back, until the candidate is applied."""
-    inside = await operations.candidates.enter(by, candidate_id)
-    return await operations.candidates.revoke_vote(inside, candidate_id)
-
-
 @action_route(f"{_CANDIDATE}/apply", Candidates.apply, needs="viewer", idempotent=REPEATABLE, status=202)
 async def apply(operations: Operations, by: By, candidate_id: FromPath[str]) -> Candidate:
     """Start the run that makes the pull request; approvals and policy are checked again."""
