@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
+from typer.testing import CliRunner
 
+from holdfast.cli import app
 from holdfast.errors import ConfigError
 from holdfast.kit.connections import Connection
+from holdfast.kit.vault import Vault, new_key
 from holdfast.model.access import SERVICE
+from holdfast.runtime.settings import KEYS_FILE, keys_in
 from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.kv_store import KvReport
+from holdfast.store import Query
 from tests.services.c4lendar.harness import ALICE, ANA, Harness
 
 KEY = "the former bot's key"
@@ -179,3 +187,34 @@ async def test_an_account_known_by_its_address_keeps_its_events_when_connected_a
     assert [call for call in quick.google.calls if call.path == "/revoke"] == []
     assert "1/1 accounts" in await quick.say("#cal lunch tomorrow noon")
     assert quick.titles(ALICE) == ["lunch"]
+
+
+async def _opened(harness: Harness, vault: Vault) -> set[str]:
+    """The refresh tokens of all accounts in the open."""
+    field, query = vault.field(Connection, "refresh_token"), Query(Connection).order_by("-connected_at")
+    found = [one.doc async for one in harness.runtime.store.privileged().scan(query)]
+    return {field.open(one.refresh_token, one.id).reveal() for one in found}
+
+
+async def test_after_a_rotation_the_new_key_opens_new_and_imported_tokens_alone(
+    former: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await former.connect(ALICE)
+    await _load(former, a_dump(legacy("1//secret")))
+    tokens = await _opened(former, former.runtime.vault)
+    assert tokens > {"1//secret", "1//plain"}
+    assert len(tokens) == 3
+    new, old = new_key("new"), keys_in(tmp_path / KEYS_FILE)
+    for name, value in {"HOME": str(tmp_path), "STORE": former.config.store, "KEYS": f"{new},{old}",
+                        "LEGACY_KEY": KEY}.items():  # fmt: skip
+        monkeypatch.setenv(f"HOLDFAST_{name}", value)
+    monkeypatch.chdir(tmp_path)
+    before = structlog.get_config()
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["keys", "rotate"])
+    structlog.configure(**before)
+    assert done.exit_code == 0, done.output
+    former.config = msgspec.structs.replace(former.config, keys=new, legacy_key="")
+    await former.restart()
+    assert await _opened(former, Vault.from_settings(new)) == tokens
+    former.clock.tick(4_000)
+    assert "1/1 accounts" in await former.say("#cal lunch tomorrow noon")
