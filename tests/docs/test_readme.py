@@ -51,6 +51,11 @@ def test_every_command_is_in_the_readme() -> None:
     assert [name for name in names if name not in services and not re.search(rf"`{name}[ `]", text)] == []
 
 
+def test_every_service_is_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert [one.name for one in find_services() if f"| [{one.name}](docs/services/" not in text] == []
+
+
 def test_every_area_of_the_api_is_in_the_readme() -> None:
     text = README.read_text(encoding="utf-8")
     paths = [path for handler in operator_routes(leave_out=set()) for path in handler.paths]
