@@ -170,6 +170,14 @@ def test_a_parked_message_is_worked_on_again_and_another_tenants_is_not() -> Non
     assert _actions() == ["inbox.replayed"]
 
 
+def test_a_list_of_the_platform_that_is_empty_names_the_option_for_a_tenant() -> None:
+    for command in (["inbox", "list"], ["runs", "list"]):
+        platform = CliRunner().invoke(app, command)
+        assert (platform.exit_code, "--tenant ID" in platform.stdout) == (0, True)
+    other = CliRunner().invoke(app, ["inbox", "list", "--tenant", "other"])
+    assert other.stdout == "none is parked\n"
+
+
 def test_a_job_is_run_and_switched() -> None:
     assert [row["name"] for row in _json("jobs", "list")["items"]] == ["nightly"]
     _text("jobs", "run", "nightly")

@@ -151,15 +151,26 @@ def _text(value: Any) -> str:
 
 
 def print_table(
-    rows: Iterable[Any], columns: Sequence[str], *, as_json: bool, cursor: str | None = None, none: str = ""
+    rows: Iterable[Any],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    cursor: str | None = None,
+    none: str = "",
+    tenant: str = "",
 ) -> None:
-    """Rows as a table of these columns, or whole as JSON with the cursor of the next page."""
+    """Rows as a table of these columns, or whole as JSON with the cursor of the next page.
+
+    `none` says that there are no rows; with `tenant` it says how to look at another.
+    """
     found = [as_dict(row) for row in rows]
     if as_json:
         typer.echo(escape_control(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))
         return
     if not found:
         typer.echo(none or "nothing there")
+        if tenant == PLATFORM:
+            typer.echo("this is the platform itself; --tenant ID looks at a tenant")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:

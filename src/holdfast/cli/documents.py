@@ -90,7 +90,9 @@ def list_command(
         services=None,
     )  # fmt: skip
     columns = ("_id", *page.columns)
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="no documents like this")
+    print_table(
+        page.items, columns, as_json=as_json, cursor=page.cursor, none="no documents like this", tenant=tenant
+    )
 
 
 @commands.command("show")

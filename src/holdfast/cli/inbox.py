@@ -39,6 +39,7 @@ def list_command(
     \b
     Examples:
       holdfast inbox list
+      holdfast inbox list --status ignored --tenant acme
       holdfast inbox list --status pending --json
     """
     wanted = cast(Status, status)
@@ -46,7 +47,9 @@ def list_command(
         lambda runtime: inbox.list_messages(runtime, tenant, status=wanted, limit=limit, cursor=cursor)
     )
     columns = ("id", "source", "status", "tries", "receivedAt", "reason")
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=f"none is {status}")
+    print_table(
+        page.items, columns, as_json=as_json, cursor=page.cursor, none=f"none is {status}", tenant=tenant
+    )
 
 
 @commands.command("replay")

@@ -67,7 +67,9 @@ def list_command(
         services=None,
     )
     columns = ("id", "type", "status", "currentStep", "createdAt", "durationMs", "error")
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="no runs like this")
+    print_table(
+        page.items, columns, as_json=as_json, cursor=page.cursor, none="no runs like this", tenant=tenant
+    )
 
 
 @commands.command("show")
