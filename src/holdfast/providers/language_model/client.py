@@ -12,7 +12,7 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, LimitReachedError, RetryLaterError, TooLargeError
 from holdfast.net import HttpSession
 from holdfast.providers.credentials import FixedToken
-from holdfast.providers.language_model.formats import FORMATS, FormatName, Question
+from holdfast.providers.language_model.formats import FORMATS, FormatName, ModelQuestion
 from holdfast.providers.language_model.types import ModelRefusal, ModelTokens
 from holdfast.providers.rest import CallLimits, RestClient, RestResponse, fault_by_status
 
@@ -79,7 +79,7 @@ class LanguageModel:
         `tokens_max`. RetryLaterError where the answer is no `kind`, InvalidError where the model refused,
         TooLargeError where the answer was cut at a limit.
         """
-        question = Question(
+        question = ModelQuestion(
             model=self.model, text=text, instructions=instructions, kind=kind, tokens_max=tokens_max
         )
         act = self._format.act

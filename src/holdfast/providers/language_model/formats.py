@@ -18,7 +18,7 @@ ANTHROPIC_VERSION: Final = "2023-06-01"
 ANSWER_TOKENS: Final = 8_192
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ModelQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question to a model: the text, what to do with it, and the struct to answer with."""
 
     model: str
@@ -34,7 +34,7 @@ class MessageFormat(Protocol):
     act: str
     placement: TokenPlacement
 
-    def call(self, question: Question) -> Call:
+    def call(self, question: ModelQuestion) -> Call:
         """The request."""
 
     def tokens(self, body: bytes) -> ModelTokens:
@@ -50,7 +50,7 @@ class OpenAiFormat:
     act = "chat.completions"
     placement = BEARER
 
-    def call(self, question: Question) -> Call:
+    def call(self, question: ModelQuestion) -> Call:
         messages = [
             {"role": "system", "content": question.instructions}, {"role": "user", "content": question.text},
         ]  # fmt: skip
@@ -85,7 +85,7 @@ class AnthropicFormat:
     act = "messages"
     placement = in_header("x-api-key")
 
-    def call(self, question: Question) -> Call:
+    def call(self, question: ModelQuestion) -> Call:
         name = question.kind.__name__
         body = {
             "model": question.model, "max_tokens": question.tokens_max or ANSWER_TOKENS,
