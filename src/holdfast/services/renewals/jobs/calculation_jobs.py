@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -169,13 +169,10 @@ class CalculationJobs:
         if last is not None and last.doc.completed_at is None:
             return last.doc, False
         now, rules = self._store.clock.now(), await self._store.get(PropertyRules, property_id)
-        today = local_date(now, zone_named(property.time_zone))
-        if as_of is not None and as_of > today:
-            raise InvalidError(f"asOfDate {as_of} is in the future; the newest is today, {today}", "asOfDate")
         fields: dict[str, Any] = {
             "property_id": property_id, "requested_by": by,
             "calculated_at": now if last is None else max(now, last.doc.calculated_at + TICK),
-            "as_of_date": as_of or today,
+            "as_of_date": _day(as_of, now, zone=property.time_zone),
         }  # fmt: skip
         if rules is not None:
             fields |= {"rules": rules.doc.rules(), "send": rules.doc.send}
@@ -207,3 +204,16 @@ class CalculationJobs:
             risk_tiers={"high": job.high, "medium": job.medium, "low": job.low},
             flags=[flag_of(score) for score in scores],
         )  # fmt: skip
+
+
+def _day(as_of: date | None, now: datetime, *, zone: str) -> date:
+    """The day to calculate for: the one asked for, or today where the property is; never a future one."""
+    try:
+        today = local_date(now, zone_named(zone))
+    except InvalidError:
+        if as_of is None:
+            raise
+        return as_of  # The run says what is wrong with the property.
+    if as_of is not None and as_of > today:
+        raise InvalidError(f"asOfDate {as_of} is in the future; the newest is today, {today}", "asOfDate")
+    return as_of or today
