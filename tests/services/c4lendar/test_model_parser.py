@@ -17,6 +17,7 @@ import structlog
 from holdfast.clock import SystemClock
 from holdfast.providers.language_model import LanguageModel
 from holdfast.providers.rest import CallLimits
+from holdfast.services.c4lendar.domain.changes import merge
 from holdfast.services.c4lendar.domain.parser import EventDetails, Question, parse
 from holdfast.services.c4lendar.settings import C4lendarSettings
 from holdfast.services.c4lendar.text_parser import ModelParser
@@ -74,6 +75,42 @@ async def test_an_answer_for_whole_days_has_dates() -> None:
         title="A trip", start=date(2026, 1, 9), end=date(2026, 1, 11), location="Luigi",
         recurrence="FREQ=YEARLY;COUNT=3",
     )  # fmt: skip
+
+
+BEFORE = EventDetails(title="standup", start=NOW - timedelta(hours=2), end=NOW + timedelta(hours=1))
+LONGER = {
+    "title": "standup", "start": "2026-01-07T12:30:00+01:00", "end": "2026-01-07T17:00:00+01:00",
+    "allDay": False, "location": "", "recurrence": "", "question": "",
+}  # fmt: skip
+
+
+async def _merge_answer(content: Any, text: str) -> EventDetails | Question:
+    async with a_parser() as (simulator, parser):
+        simulator.run(SetAnswer(content=content))
+        return await parser.merge(BEFORE, text, now=NOW, zone=BERLIN)
+
+
+async def test_a_changed_event_may_keep_a_start_that_has_passed() -> None:
+    longer = msgspec.structs.replace(BEFORE, end=NOW.replace(hour=17, minute=0))
+    assert await _merge_answer(LONGER, "until five") == longer
+    assert await _merge_answer(LONGER | {"title": "", "question": ""}, "until five") == longer
+    assert await _merge_answer(LONGER | {"question": "Which five?"}, "until five") == Question("Which five?")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Moved to Friday.",
+        LONGER | {"start": "2026-01-07T12:00:00+01:00"},
+        LONGER | {"end": "2026-01-07T15:30:00+01:00"},
+        LONGER | {"end": "2026-01-07T12:30:00+01:00"},
+    ],
+    ids=["no JSON", "a start that has passed", "nothing changed", "no length"],
+)
+async def test_the_rules_decide_a_change_where_the_answer_can_not_be_right(content: Any) -> None:
+    rules = merge(BEFORE, "friday", now=NOW, zone=BERLIN)
+    assert isinstance(rules, EventDetails)
+    assert await _merge_answer(content, "friday") == rules
 
 
 async def test_a_question_of_the_model_is_asked() -> None:
@@ -202,3 +239,10 @@ async def test_the_bot_asks_the_model_of_its_settings(sqlite_url: str, tmp_path:
             simulator.run(SetAnswer(content="no JSON"))
             await chat.say("#cal standup tomorrow 9am")
             assert chat.titles(ALICE) == ["Dinner with Ana", "standup"]
+            await chat.say("#alt 10am")
+            simulator.run(SetAnswer(content=ALL_DAY | days | {"title": "Daily"}))
+            await chat.say("#alt you know how")
+            assert chat.titles(ALICE) == ["Daily", "Dinner with Ana"]
+            instructions = msgspec.json.decode(simulator.calls[-1].body)["messages"][0]["content"]
+            assert '"title":"standup"' in instructions
+            assert "T10:00:00" in instructions

@@ -18,7 +18,6 @@ from holdfast.errors import AlreadyExistsError, ConflictError, InvalidError, Not
 from holdfast.ids import join_segments
 from holdfast.operation import Operator
 from holdfast.providers.telegram import TelegramBot
-from holdfast.services.c4lendar.domain.changes import merge
 from holdfast.services.c4lendar.domain.commands import BotCommand, find_command
 from holdfast.services.c4lendar.domain.parser import Question
 from holdfast.services.c4lendar.domain.references import find_reference, reference_of, uids_of
@@ -260,7 +259,7 @@ class Conversation:
             return found
         before = details_of(found)
         zone = self._operations.zone_of(turn.chat)
-        after = merge(before, text, now=turn.at, zone=zone)
+        after = await self._parser.merge(before, text, now=turn.at, zone=zone)
         if isinstance(after, Question):
             return Plan(text=escape(after.text), question="alt", argument=f"EVT-{found.uid} {text}"[:1_000])
         await self._operations.change_event(
