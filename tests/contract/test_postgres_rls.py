@@ -16,6 +16,7 @@ from holdfast.model.document import schema_of
 from holdfast.store import Catalog, Store, create, postgres
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
+from holdfast.store.postgres.security import LOGINS, ROLE_NAMES
 from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.sql.dialect import quote
 from holdfast.testing import OwnPostgresServer
@@ -260,8 +261,10 @@ async def test_where_the_role_may_not_be_made_the_rest_is_and_the_way_out_is_tol
     assert "CREATE ROLE holdfast_app NOLOGIN" in steps[-1]
     assert await store.diff() == steps[-1:]
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
-    await admin.execute("CREATE ROLE holdfast_app NOLOGIN")
-    assert await store.migrate() == [f"protect {CATALOG.table(schema)}" for schema in CATALOG.schemas]
+    for role in ROLE_NAMES:
+        await admin.execute(f"CREATE ROLE {role} NOLOGIN")
+    tables = [LOGINS, *map(CATALOG.table, CATALOG.schemas)]
+    assert await store.migrate() == [f"protect {table}" for table in tables]
     assert await store.diff() == []
     await store.close()
     await admin.close()

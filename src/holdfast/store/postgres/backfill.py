@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model.schema import Prepared
-from holdfast.store.postgres.inspection import SCHEMA_TABLE
 from holdfast.store.postgres.pool import PgConnection
+from holdfast.store.postgres.security import SCHEMA_TABLE
 from holdfast.store.postgres.statement import PostgresTable, TableChange, change_sql
 from holdfast.store.sql.backfill import (
     Backfill,

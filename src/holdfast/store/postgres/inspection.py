@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.store.postgres.pool import PgConnection
-from holdfast.store.postgres.security import ROLE
+from holdfast.store.postgres.security import ROLE_NAMES, SCHEMA_TABLE
 from holdfast.store.sql.migration import DERIVED, InspectedIndex, InspectedSchema
 from holdfast.store.sql.tables import Table, TableIndex
-
-SCHEMA_TABLE = "_holdfast_schema"
 
 _COLUMNS = """
 SELECT c.relname, a.attname, upper(format_type(a.atttypid, NULL)) AS type, l.collname,
@@ -25,16 +23,18 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid
 WHERE t.relnamespace = current_schema()::regnamespace AND t.relname = ANY($1::text[])
   AND NOT i.indisprimary"""
 _ROLES = """
-SELECT to_regrole($1) IS NOT NULL, rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"""
+SELECT (SELECT bool_and(to_regrole(name) IS NOT NULL) FROM unnest($1::text[]) AS name),
+  rolsuper OR rolcreaterole
+FROM pg_roles WHERE rolname = current_user"""
 _TYPES = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
 class InspectedDatabase(InspectedSchema, kw_only=True):
-    """Also: whether the store's own tables and the role exist, and whether the role may be created."""
+    """Also: whether the store's own tables and the roles exist, and whether roles may be created."""
 
     has_own_tables: bool = False
-    has_role: bool = False
-    may_create_role: bool = False
+    has_roles: bool = False
+    may_create_roles: bool = False
 
 
 async def inspect(connection: PgConnection, tables: Sequence[Table]) -> InspectedDatabase:
@@ -44,9 +44,9 @@ async def inspect(connection: PgConnection, tables: Sequence[Table]) -> Inspecte
     if found.has_own_tables:
         rows = await connection.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
         found.notes = {row["name"]: row["value"] for row in rows}
-    row = await connection.fetchrow(_ROLES, ROLE)
+    row = await connection.fetchrow(_ROLES, ROLE_NAMES)
     assert row is not None
-    found.has_role, found.may_create_role = row
+    found.has_roles, found.may_create_roles = row
     for row in await connection.fetch(_COLUMNS, names):
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind + (

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.schema import Schema
@@ -16,7 +17,7 @@ from holdfast.store.port import MigrationRequest
 from holdfast.store.postgres import security
 from holdfast.store.postgres.backfill import fill_next
 from holdfast.store.postgres.faults import explain, is_disconnected
-from holdfast.store.postgres.inspection import SCHEMA_TABLE, InspectedDatabase, inspect
+from holdfast.store.postgres.inspection import InspectedDatabase, inspect
 from holdfast.store.postgres.pool import (
     ConnectionPool,
     PgConnection,
@@ -35,7 +36,7 @@ WAIT_S_MAX = 600.0
 
 def ddl(catalog: Catalog) -> list[str]:
     """Return every statement that makes the catalog's tables, indexes and policies in an empty database."""
-    statements = [*_own_tables(), *security.create_role()]
+    statements = [*_own_tables(), *security.create_roles()]
     for schema in catalog.schemas:
         mapping = PostgresTable(schema, catalog.table(schema))
         statements += [*create_statements(mapping.tables), *security.protect(mapping)]
@@ -47,7 +48,7 @@ def _own_tables() -> list[str]:
         f"CREATE SEQUENCE IF NOT EXISTS {SEQUENCE} INCREMENT BY {VERSIONS_PER_BLOCK}",
         f"CREATE TABLE IF NOT EXISTS {BATCHES} (id BIGINT PRIMARY KEY, at TIMESTAMPTZ NOT NULL DEFAULT now(),"
         " void BOOLEAN NOT NULL DEFAULT false, lost TEXT[])",
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA_TABLE} (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        f"CREATE TABLE IF NOT EXISTS {security.SCHEMA_TABLE} (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     ]
 
 
@@ -108,21 +109,21 @@ class PostgresMigration:
     def _security_steps(
         self, mappings: list[PostgresTable], found: InspectedDatabase
     ) -> Iterator[MigrationStep]:
-        if not found.has_role and not found.may_create_role:
+        if not found.has_roles and not found.may_create_roles:
+            roles = "; ".join(f"CREATE ROLE {name} NOLOGIN" for name in security.ROLE_NAMES)
             yield MigrationStep(
-                label=f"row-level security is off: this user may not create the role {security.ROLE}; let an"
-                f" administrator run CREATE ROLE {security.ROLE} NOLOGIN, then migrate again"
+                label="row-level security is not as declared: this user may not create roles; let an"
+                f" administrator run {roles}; then migrate again"
             )
             return
+        shared = _security_step(
+            security.LOGINS, security.create_roles(), found, is_new=not found.has_own_tables
+        )
+        # Only adds, so it does not wait for processes of other releases: new tables need it.
+        yield from (msgspec.structs.replace(step, effect="add") for step in shared)
         for mapping in mappings:
-            statements = [*security.create_role(), *security.protect(mapping)]
-            digest = hashlib.blake2b("\n".join(statements).encode(), digest_size=12).hexdigest()
-            note, is_new = f"security {mapping.table}", mapping.table not in found.columns
-            if found.notes.get(note) != digest or is_new or not found.has_role:
-                yield MigrationStep(
-                    label=f"protect {mapping.table}", statements=tuple(statements), notes={note: digest},
-                    unused=is_new, effect="add" if is_new else "align",
-                )  # fmt: skip
+            is_new = mapping.table not in found.columns
+            yield from _security_step(mapping.table, security.protect(mapping), found, is_new=is_new)
 
     async def _execute(self, connection: PgConnection, steps: list[MigrationStep]) -> None:
         step = steps[0]
@@ -135,6 +136,18 @@ class PostgresMigration:
                 await connection.execute(statement, timeout=STATEMENT_S_MAX)
         else:
             await self._pool.transact(connection, lambda connection: _run_all(connection, steps))
+
+
+def _security_step(
+    table: str, statements: list[str], found: InspectedDatabase, *, is_new: bool
+) -> Iterator[MigrationStep]:
+    digest = hashlib.blake2b("\n".join(statements).encode(), digest_size=12).hexdigest()
+    note = f"security {table}"
+    if found.notes.get(note) != digest or is_new or not found.has_roles:
+        yield MigrationStep(
+            label=f"protect {table}", statements=tuple(statements), notes={note: digest},
+            unused=is_new, effect="add" if is_new else "align",
+        )  # fmt: skip
 
 
 def _grouped(steps: list[MigrationStep]) -> list[list[MigrationStep]]:
@@ -167,8 +180,9 @@ async def _run_all(connection: PgConnection, steps: list[MigrationStep]) -> None
         # Noted with the change itself: a kill right after it must not forget what is to be done.
         for note in step.notes.items():
             await connection.execute(
-                f"INSERT INTO {SCHEMA_TABLE} VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2",
+                f"INSERT INTO {security.SCHEMA_TABLE} VALUES ($1, $2)"
+                " ON CONFLICT (name) DO UPDATE SET value = $2",
                 *note,
             )
         if step.forget:
-            await connection.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", step.forget)
+            await connection.execute(f"DELETE FROM {security.SCHEMA_TABLE} WHERE name = $1", step.forget)
