@@ -60,10 +60,9 @@ class ConnectorsResponse(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None
 
 
-class ValidateRequest(RequestBody, frozen=True):
-    """A policy to check, and a change to judge by it."""
+class ValidateRequest(PolicyChange, frozen=True):
+    """A policy to check, as it would be saved, and a change to judge by it."""
 
-    document: dict[str, Any]
     change: PolicyRequest | None = None
 
 
