@@ -12,14 +12,18 @@ from playwright.async_api import Browser, Page, expect
 
 from holdfast.clock import SystemClock
 from holdfast.kit.access import Sessions
+from holdfast.model import Caller
+from holdfast.operation import Operator
+from holdfast.services.gwi.models.runs import RunTrigger
 from holdfast.services.gwi.models.tenants import Member, MemberRole
-from holdfast.simulators.github import OpenIssue, ShowRepository
+from holdfast.services.gwi.run_starts import RunRequest
+from holdfast.simulators.github import OpenIssue, OpenPull, PushFiles, ShowRepository
 from holdfast.store import put
 from tests.browser.axe import serious_findings
 from tests.browser.entering import live, not_reloaded
 from tests.browser.look import Watched, crowded, cut_off, sideways
 from tests.console.bed import Bed
-from tests.services.gwi.github_harness import REPO, GithubHarness, github_harness
+from tests.services.gwi.github_harness import FILES, REPO, GithubHarness, github_harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 PEOPLE: dict[str, MemberRole] = {"dora": "developer", "dean": "developer", "adam": "admin", "vera": "viewer"}
@@ -57,6 +61,27 @@ class Organisation:
         assert watched.faults == []
         await context.close()
 
+    def owner(self) -> Operator:
+        caller = Caller(user_id="olivia", roles={self.tenant_id: "owner"})
+        return self.harness.runtime.operator(caller, self.tenant_id)
+
+    async def waiting_run(self) -> str:
+        """Start a run that merges a pull request with main and waits for an approval; return its id."""
+        github, path = self.harness.github, "src/main.py"
+        ours, theirs = FILES[path].replace("one", "ONE"), FILES[path].replace("five", "FIVE")
+        github.run(PushFiles(repo=REPO, branch="capitals", files={path: ours}, by="dora"))
+        pull: Any = github.run(OpenPull(repo=REPO, title="Capitals", head="capitals", by="dora"))
+        github.run(PushFiles(repo=REPO, branch="main", files={path: theirs}, by="dora"))
+        await self.harness.work()
+        (repo,) = (await self.harness.gwi.repos.page(self.tenant_id)).docs
+        request = RunRequest(
+            type="resolve", repo_id=repo.id, number=pull["number"], title="Capitals",
+            trigger=RunTrigger(source="api", user_id="olivia"),
+        )  # fmt: skip
+        run = await self.harness.gwi.runs.start_run(self.owner(), request)
+        await self.harness.work()
+        return run.id
+
     def pulls(self) -> list[dict[str, Any]]:
         shown: Any = self.harness.github.run(ShowRepository(repo=REPO))
         return [one for one in shown["issues"] if "head" in one]
@@ -87,6 +112,80 @@ async def _propose(page: Page, file: str) -> str:
     return page.url.partition("/console/gwi")[2]
 
 
+async def _check_on_a_phone(page: Page, request: pytest.FixtureRequest, path: str) -> None:
+    """Open a page as wide as a phone: it fits, and is accessible."""
+    await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    await page.goto(path)
+    assert (await sideways(page), await cut_off(page), await crowded(page)) == (0, [], []), path
+    assert await serious_findings(page, request) == [], path
+
+
+async def _invite(page: Page, email: str) -> str:
+    """Invite somebody on the page of members, by keyboard; the token, which no later page shows."""
+    await page.get_by_label("E-mail address").fill(email)
+    await page.get_by_label("E-mail address").press("Enter")
+    await expect(page.get_by_role("dialog")).to_contain_text("It is shown once.")
+    token = await page.get_by_label("What to keep").input_value()
+    await page.get_by_role("dialog").get_by_role("button", name="Close").press("Enter")
+    await expect(page.get_by_role("region", name="Invitations")).to_contain_text(email)
+    return token
+
+
+async def _edit_policy(page: Page) -> None:
+    """Have a wrong policy checked, and save a right one, by keyboard."""
+    rules = page.get_by_label("Rules, the first that matches decides")
+    await rules.fill('{"rules": [{"name": "no effect"}]}')
+    await page.get_by_role("button", name="Check").press("Enter")
+    await expect(page.locator("#toast")).to_contain_text("missing required field `effect`")
+    # Until the page is refreshed the form is sent to nobody else.
+    await expect(page.locator("form[aria-busy]")).to_have_count(0)
+    await rules.fill('{"rules": [{"name": "main", "effect": "require_approval", "branches": ["main"]}]}')
+    await page.get_by_role("button", name="Check").press("Enter")
+    await expect(page.locator("#toast")).to_have_text("The policy is valid.")
+    await expect(page.locator("form[aria-busy]")).to_have_count(0)
+    await page.get_by_role("button", name="Save").press("Enter")
+    dialog = page.get_by_role("dialog", name="Save this policy?")
+    await dialog.get_by_role("button", name="Save").press("Enter")
+    await expect(page.get_by_text("Saved")).to_be_visible()
+
+
+async def test_an_admin_invites_writes_the_policy_and_approves_a_run_that_goes_on_live(
+    browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with organisation(browser, tmp_path) as acme:
+        await acme.harness.gwi.tenants.change_plan(acme.owner(), "team")
+        run_id = await acme.waiting_run()
+        async with acme.person("adam", "/members") as adam:
+            token = await _invite(adam, "new@people.example")
+            await adam.reload()
+            await expect(adam.get_by_text("new@people.example")).to_be_visible()
+            assert len(token) > 20
+            assert token not in await adam.content()
+
+            await adam.goto(f"{acme.bed.address}/console/gwi/policy")
+            await _edit_policy(adam)
+            assert (await acme.harness.gwi.policies.get(acme.tenant_id)).version == 1
+
+            approvals = await adam.context.new_page()
+            await approvals.goto(f"{acme.bed.address}/console/gwi/approvals")
+            await adam.goto(f"{acme.bed.address}/console/gwi/runs/{run_id}")
+            await live(adam)
+            publisher = adam.get_by_role("region", name="Timeline").get_by_role("row", name="publisher")
+            await expect(publisher).to_contain_text("pending")
+            for path in ("members", "policy", "approvals", f"runs/{run_id}"):
+                await _check_on_a_phone(approvals, request, f"{acme.bed.address}/console/gwi/{path}")
+
+            await approvals.goto(f"{acme.bed.address}/console/gwi/approvals")
+            await approvals.get_by_role("button", name="Approve").press("Enter")
+            dialog = approvals.get_by_role("dialog", name="Approve these changes?")
+            await dialog.get_by_role("button", name="Approve").press("Enter")
+            await expect(approvals.get_by_text("No run waits for approval.")).to_be_visible()
+            await acme.harness.work()
+            await expect(publisher).to_contain_text("completed")
+            await expect(adam.get_by_role("region", name="At GitHub")).to_contain_text("pr created")
+            await not_reloaded(adam)
+
+
 async def test_an_issue_becomes_a_pull_request_that_two_people_approved(
     browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -111,11 +210,8 @@ async def test_an_issue_becomes_a_pull_request_that_two_people_approved(
         async with acme.person("vera", candidate) as vera:
             await expect(vera.get_by_text("1 of 2", exact=True)).to_be_visible()
             assert await vera.get_by_role("main").get_by_role("button").count() == 0, "a viewer reads"
-            await vera.set_viewport_size(PHONE)  # type: ignore[arg-type]
             for path in ("", "/signals", "/candidates", candidate, "/runs", "/usage"):
-                await vera.goto(f"{acme.bed.address}/console/gwi{path}")
-                assert (await sideways(vera), await cut_off(vera), await crowded(vera)) == (0, [], []), path
-                assert await serious_findings(vera, request) == [], path
+                await _check_on_a_phone(vera, request, f"{acme.bed.address}/console/gwi{path}")
 
         async with acme.person("adam", candidate) as adam:
             await adam.get_by_role("button", name="Approve").press("Enter")
