@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
+from holdfast.errors import RetryLaterError
 from holdfast.kit.audit import Audit
 from holdfast.kit.inbox import InboxLimits, InboxWorker
 from holdfast.kit.runs import Runner
 from holdfast.providers.google_calendar import GoogleCalendar
 from holdfast.runtime import Runtime
 from holdfast.services.c4lendar import service
-from holdfast.services.c4lendar.parts import build
+from holdfast.services.c4lendar.bot import Bot
+from holdfast.services.c4lendar.parts import SOURCE, build
 from tests.faults.controlled_process import Hear, Order, Role
 from tests.kit.fake_channel_provider import Fuse, fused
 
@@ -60,12 +63,20 @@ def _burning(act: Any, fuse: Fuse) -> Any:
     return call
 
 
-async def work(order: Order, say: Callable[[str], None], hear: Hear) -> None:
-    """Works until it is told to stop, or dies at its moment."""
+@contextlib.asynccontextmanager
+async def _opened(order: Order) -> AsyncIterator[Runtime]:
     base = load_config({"home": Path(order["home"]), "store": order["url"]}, environ={})
     config = msgspec.structs.replace(base, services={"c4lendar": order["settings"]})
     runtime = await Runtime.open(config, services=[service], clock=SystemClock())
     try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+async def work(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Works until it is told to stop, or dies at its moment."""
+    async with _opened(order) as runtime:
         fuse = KillFuse(order["moment"])
         fuse_calls(setattr, fuse)
         inbox, runner = fused_workers(runtime, fuse, lease_s=LEASE_S)
@@ -74,8 +85,23 @@ async def work(order: Order, say: Callable[[str], None], hear: Hear) -> None:
             if not await inbox.turn() + await runner.turn():
                 await asyncio.sleep(LEASE_S / 20)
         say("stopped")
-    finally:
-        await runtime.close()
 
 
-ROLES: dict[str, Role] = {"work": work}
+async def send(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Sends texts to chats, all at once."""
+    async with _opened(order) as runtime:
+        bot: Bot = runtime.parts["c4lendar"].handlers[SOURCE].__self__  # type: ignore[attr-defined]
+        await asyncio.gather(*(_send(bot, chat_id, text) for chat_id, text in order["messages"]))
+
+
+async def _send(bot: Bot, chat_id: int, text: str) -> None:
+    """As a run does: once more where Telegram refused it for now."""
+    while True:
+        try:
+            await bot.telegram.send_message(chat_id, text)
+            return
+        except RetryLaterError as later:
+            await asyncio.sleep(later.after_s)
+
+
+ROLES: dict[str, Role] = {"work": work, "send": send}

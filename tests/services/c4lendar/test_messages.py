@@ -14,13 +14,9 @@ import telegram as ptb
 import uvicorn
 
 from holdfast.clock import SystemClock
-from holdfast.errors import RetryLaterError
 from holdfast.http.app import create_app
-from holdfast.runtime import Runtime
-from holdfast.services.c4lendar import service
-from holdfast.services.c4lendar.bot import Bot
-from holdfast.services.c4lendar.parts import SOURCE
 from holdfast.simulators.telegram import AddUser, Say, SetLimits
+from tests.faults.controlled_process import run_processes
 from tests.services.c4lendar.harness import ALICE, ANA, GROUP, SECRET, Harness, add_group, chat_harness
 from tests.serving import served
 
@@ -29,37 +25,18 @@ MESSAGES = int(os.environ.get("HOLDFAST_TEST_CHAT_MESSAGES", "90"))
 CHATS = 40
 
 
-def _bot(runtime: Runtime) -> Bot:
-    bot: Bot = runtime.parts["c4lendar"].handlers[SOURCE].__self__  # type: ignore[attr-defined]
-    return bot
-
-
-async def _send(bot: Bot, chat_id: int, text: str) -> None:
-    """As a run does: once more where Telegram refused it for now."""
-    while True:
-        try:
-            await bot.telegram.send_message(chat_id, text)
-            return
-        except RetryLaterError as later:
-            await asyncio.sleep(later.after_s)
-
-
 async def test_messages_of_two_processes_keep_the_limits(sqlite_url: str, tmp_path: Path) -> None:
     limits = {"messages_per_s": 30, "messages_per_chat_s": 1}
     async with chat_harness(sqlite_url, tmp_path, settings=limits, clock=SystemClock()) as harness:
-        other = await Runtime.open(harness.config, services=[service], clock=harness.clock)
-        try:
-            bots = [_bot(harness.runtime), _bot(other)]
-            for number in range(CHATS):
-                harness.telegram.run(AddUser(id=1_000 + number, first_name=f"Person {number}"))
-            harness.telegram.run(SetLimits(enforced=True))
-            before = len(harness.telegram.calls)
-            await asyncio.gather(*(
-                _send(bots[number % 2], 1_000 + number // 2 % CHATS, f"message {number}")
-                for number in range(MESSAGES)
-            ))  # fmt: skip
-        finally:
-            await other.close()
+        for number in range(CHATS):
+            harness.telegram.run(AddUser(id=1_000 + number, first_name=f"Person {number}"))
+        harness.telegram.run(SetLimits(enforced=True))
+        before = len(harness.telegram.calls)
+        messages = [(1_000 + number // 2 % CHATS, f"message {number}") for number in range(MESSAGES)]
+        order = {"url": sqlite_url, "home": str(tmp_path), "settings": harness.config.services["c4lendar"]}
+        orders = [order | {"messages": messages[half::2]} for half in (0, 1)]
+        async with run_processes("tests.services.c4lendar.bot_process", "send", *orders) as senders:
+            await asyncio.gather(*(one.end(within_s=300.0) for one in senders))
         texts = [one["text"] for n in range(CHATS) for one in harness.messages(1_000 + n)]
         assert sorted(texts) == sorted(f"message {number}" for number in range(MESSAGES))
         calls = len(harness.telegram.calls) - before
