@@ -16,11 +16,12 @@ from holdfast.cli import app
 from holdfast.cli.keys import _old_key_uses
 from holdfast.config import load_config
 from holdfast.errors import DecryptionError
-from holdfast.kit.audit import Audit, AuditEntry
+from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditEntry
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.model import schema_of
 from holdfast.runtime import Runtime, derived_keys, documents_of, find_services, sealed_fields
+from holdfast.services.gwi.models.records import AUDIT as GWI_AUDIT
 from holdfast.services.renewals.models import RmsEndpoint
 from holdfast.store import create
 
@@ -82,6 +83,46 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
     assert signed["holdfast_audit_heads"] == 1
     assert asyncio.run(_signs(tmp_path, new)) == [True, True, True]
     assert asyncio.run(_signs(tmp_path, old)) == [False, False, False]
+
+
+async def _verified(home: Path, keys: str, *, append: bool = False) -> list[bool]:
+    """Whether the kit's trail and that of a service hold with these keys; appends to both if asked."""
+    config = load_config({"home": home}, environ={})
+    store = await open_store(config.store, documents_of(find_services()))
+    await store.migrate()
+    secrets = Vault.from_settings(keys).secrets("audit") if keys else ()
+    verdicts = []
+    for models in (AUDIT_MODELS, GWI_AUDIT):
+        audit = Audit(store, "acme", keys=secrets, models=models)
+        if append:
+            await audit.append(AuditEntry(action="act", actor="ann"))
+        verdicts.append((await audit.verify()).intact)
+    await store.close()
+    return verdicts
+
+
+def test_trails_from_before_there_were_signatures_are_signed_once_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = new_key("first")
+    asyncio.run(_verified(tmp_path, "", append=True))
+    assert asyncio.run(_verified(tmp_path, key)) == [False, False]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_KEYS", key)
+    before = structlog.get_config()
+    for expected in (1, 0):
+        done = CliRunner().invoke(app, ["keys", "rotate", "--json"])
+        assert done.exit_code == 0, done.output
+        signed = {one["collection"]: one["signed"] for one in json.loads(done.stdout)["auditHeads"]}
+        assert (signed["holdfast_audit_heads"], signed["gwi_audit_heads"]) == (expected, expected)
+    shown = CliRunner().invoke(
+        app, ["audit", "list", "--tenant", "acme", "--action", "audit.signed", "--json"]
+    )
+    structlog.configure(**before)
+    subjects = {one["subject"] for one in json.loads(shown.stdout)["items"]}
+    assert subjects == {"holdfast_audit_heads/acme", "gwi_audit_heads/acme"}
+    assert asyncio.run(_verified(tmp_path, key)) == [True, True]
 
 
 def test_every_endpoint_there_is_says_what_it_seals() -> None:

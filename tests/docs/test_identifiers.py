@@ -13,8 +13,8 @@ from typer.main import get_command
 from holdfast.cli import app
 
 ROOT = Path(__file__).parents[2]
-# The page on names is about those that are gone.
 SESSION_SETTINGS = ("holdfast.tenant", "holdfast.user", "holdfast.role")  # of PostgreSQL
+# The page on names is about those that are gone.
 PAGES = [
     page
     for page in [

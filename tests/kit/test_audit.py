@@ -23,7 +23,7 @@ from holdfast.kit.audit import (
     CheckpointRecorder,
 )
 from holdfast.kit.audit.chain import seal
-from holdfast.kit.audit.trail import sign_heads
+from holdfast.kit.audit.signatures import sign_heads
 from holdfast.model import CompositeId, Document, Index, document
 from holdfast.store import Query, Store, Transaction, create, delete, patch, put
 
@@ -240,6 +240,40 @@ async def test_a_rotated_key_verifies_until_every_head_is_signed_by_the_new_one(
     assert await sign_heads(kit_store, AuditHead, [OTHER_KEY]) == (0, [])
     assert (await Audit(kit_store, ACME, keys=[OTHER_KEY]).verify()).intact
     assert await sign_heads(kit_store, AuditHead, [b"x" * 32]) == (0, [ACME]), "what no key signed stays so"
+
+
+async def test_a_chain_from_before_there_were_keys_is_unsigned_until_it_is_signed_on_record(
+    kit_store: Store,
+) -> None:
+    keyed = Audit(kit_store, ACME, keys=[KEY])
+    await _write_ten(Audit(kit_store, ACME))
+    await keyed.append(AuditEntry(action="later", actor="ann"))
+    verdict = await keyed.verify()
+    assert verdict.fault is not None
+    assert (verdict.fault.kind, verdict.fault.sequence) == ("unsigned", 11), "an append signs nothing"
+    assert "holdfast keys rotate" in verdict.fault.message
+    assert await sign_heads(kit_store, AuditHead, [KEY], actor="ops") == (1, [])
+    assert await sign_heads(kit_store, AuditHead, [KEY], actor="ops") == (0, []), "once"
+    assert (await keyed.verify()).intact
+    signed = Query(AuditEvent).where("action", "==", "audit.signed").order_by("-sequence")
+    events = (await kit_store.tenant(ACME).query(signed)).docs
+    assert [(e.actor, e.sequence, e.details["sequence"]) for e in events] == [("ops", 12, 11)]
+
+
+async def test_a_chain_whose_signature_was_removed_is_forged_where_a_checkpoint_saw_it(
+    kit_store: Store, tmp_path: Path
+) -> None:
+    keyed, recorder = _recorded(kit_store, tmp_path)
+    await _write_ten(keyed)
+    (checkpoint,) = await recorder.record()
+    tenant = kit_store.tenant(ACME)
+    stored = await tenant.get(AuditHead, ACME)
+    assert stored is not None
+    await tenant.commit(put(msgspec.structs.replace(stored.doc, mac="")))
+    fault = await keyed.check(checkpoint)
+    assert fault is not None
+    assert fault.kind == "forged"
+    assert await sign_heads(kit_store, AuditHead, [KEY], recorded=[ACME]) == (0, [ACME])
 
 
 async def test_an_earlier_state_put_back_whole_is_found_by_a_checkpoint(

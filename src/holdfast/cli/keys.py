@@ -12,13 +12,14 @@ import msgspec
 import typer
 
 from holdfast.app import open_store
-from holdfast.cli.context import AsJson, print_result
+from holdfast.cli.context import AsJson, os_actor, print_result
 from holdfast.config import load_config
-from holdfast.kit.audit import AUDIT_KEY, AuditHeadFields, sign_heads
+from holdfast.kit.audit import AUDIT_KEY, AuditHead, AuditHeadFields, CheckpointFile, sign_heads
+from holdfast.kit.audit.checkpoints import FILE
 from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.logs import log_to_stderr
 from holdfast.model import schema_of
-from holdfast.runtime import derived_keys, documents_of, find_services, sealed_fields, vault_of
+from holdfast.runtime import KIT_PART, derived_keys, documents_of, find_services, sealed_fields, vault_of
 from holdfast.service import Service
 
 commands = typer.Typer(no_args_is_help=True)
@@ -53,7 +54,8 @@ def rotate_command(as_json: AsJson = False) -> None:
 
     Start every process with the new key first. What an old key has signed that can't be signed again, such as
     the tokens of push channels, is listed with the time until which the old key must stay: without it,
-    notifications would be refused. The ends of the audit trails are signed by the current key.
+    notifications would be refused. The ends of the audit trails are signed by the current key; a trail of an
+    earlier release gets its first signature, and an event in its tenant's trail says so.
 
     Exit code 1 when something could not be opened or verified with any of the keys.
     """
@@ -101,10 +103,13 @@ async def _rotate() -> tuple[list[Rotation], list[SignedHeads], list[OldKeyUse]]
         ]
         kinds = [kind for kind in documents_of(services) if issubclass(kind, AuditHeadFields)]
         keys = vault.secrets(AUDIT_KEY.purpose)
-        heads = [
-            SignedHeads("/".join(schema_of(kind).path.names), *await sign_heads(store, kind, keys))
-            for kind in kinds
-        ]
+        recorded = CheckpointFile(config.home / FILE).read()
+        heads = []
+        for kind in kinds:
+            # The names of services' trails are not known here, so a checkpoint of any of them counts.
+            tenants = {tenant for trail, tenant in recorded if (trail == KIT_PART) == (kind is AuditHead)}
+            result = await sign_heads(store, kind, keys, actor=os_actor(), recorded=tenants)
+            heads.append(SignedHeads("/".join(schema_of(kind).path.names), *result))
         return done, heads, _old_key_uses(vault, done, services, now=store.clock.now())
     finally:
         await store.close()

@@ -114,7 +114,8 @@ async def audit_trails(runtime: Runtime) -> CheckResult:
         return CheckResult("audit trails", True, "authentic, and as their checkpoints say")
     said = f"{len(faults)} not sound, first: {faults[0]}"
     remedy = (
-        "find out who wrote to the database, with `holdfast audit verify`; after restoring a backup, delete "
+        "sign trails of an earlier release with `holdfast keys rotate`; else find out who wrote "
+        "to the database, with `holdfast audit verify`; after restoring a backup, delete "
         f"{runtime.checkpoints.path}; put a key that was removed too early back into HOLDFAST_KEYS"
     )
     return CheckResult("audit trails", False, said, remedy)

@@ -14,7 +14,8 @@ from holdfast.kit.audit.models import (
     AuditModels,
     AuditOutcome,
 )
-from holdfast.kit.audit.trail import AUDIT_KEY, Audit, AuditFactory, ChainVerification, sign_heads
+from holdfast.kit.audit.signatures import sign_heads
+from holdfast.kit.audit.trail import AUDIT_KEY, Audit, AuditFactory, ChainVerification
 
 __all__ = [
     "AUDIT_INDEXES",

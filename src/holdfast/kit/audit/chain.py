@@ -17,7 +17,9 @@ from holdfast.model import CompositeId, schema_of
 PLACE_WIDTH: Final = 12
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
-FaultKind = Literal["missing", "changed", "inserted", "reordered", "cut off", "misfiled", "forged"]
+FaultKind = Literal[
+    "missing", "changed", "inserted", "reordered", "cut off", "misfiled", "forged", "unsigned"
+]
 
 
 class ChainFault(msgspec.Struct, frozen=True):
@@ -56,6 +58,14 @@ def sign(head: AuditHeadFields, key: bytes) -> AuditHeadFields:
 def is_authentic(head: AuditHeadFields, keys: Sequence[bytes]) -> bool:
     """Whether one of the keys made this head's MAC; an empty chain has none."""
     return head.sequence == 0 or any(hmac.compare_digest(authenticate(head, key), head.mac) for key in keys)
+
+
+def is_unsigned(head: AuditHeadFields) -> bool:
+    """Whether no key ever signed this chain: that of a release before MACs, or of a process without keys.
+
+    Somebody who removes the MAC makes it look so; a checkpoint shows that there was one.
+    """
+    return head.sequence > 0 and not head.mac and not head.forged_sequence
 
 
 def link(

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -14,7 +13,7 @@ import msgspec
 import structlog
 
 from holdfast.errors import ConfigError
-from holdfast.kit.audit.chain import ChainFault, check_link, is_authentic, link, sign
+from holdfast.kit.audit.chain import ChainFault, check_link, is_authentic, is_unsigned, link, sign
 from holdfast.kit.audit.models import (
     AUDIT_MODELS,
     AuditCheckpoint,
@@ -33,6 +32,9 @@ ATTEMPTS: Final = 100
 KEY_BYTES_MIN: Final = 32
 TEXT_CHARACTERS_MAX: Final = 100_000
 AUDIT_KEY: Final = DerivedKey(purpose="audit", signs="the ends of audit trails")
+UNSIGNED: Final = (
+    "no key has signed the chain yet; if it is of an earlier release, run `holdfast keys rotate` to sign it"
+)
 log = structlog.get_logger("holdfast.audit")
 _INDEXED: Final = ("action", "actor", "subject")
 
@@ -72,21 +74,22 @@ class Audit:
         self._lock = asyncio.Lock()
         self._queued: WeakSet[Transaction] = WeakSet()
 
-    async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditFields]:
-        """Append inside the caller's transaction."""
+    async def add(self, tx: Transaction, *entries: AuditEntry, sign_first: bool = False) -> list[AuditFields]:
+        """Append inside the caller's transaction; without `sign_first` an unsigned chain stays so."""
         stored = await tx.get(self._models.head, self._tenant_id)
         head = self._continued(stored.doc if stored else self._first())
+        signed = sign_first or not is_unsigned(head)
         at = self._store.clock.now()
         events: list[AuditFields] = []
         for entry in map(_cleaned, entries):
             event, head = link(head, entry, models=self._models, at=at)
             events.append(event)
-        tx.write(*(create(event) for event in events), put(self._signed(head)))
+        tx.write(*(create(event) for event in events), put(self._signed(head) if signed else head))
         return events
 
     def _continued(self, head: AuditHeadFields) -> AuditHeadFields:
         """The head to append to; remembers one that no key authenticated, so that no later MAC hides it."""
-        if not self._keys or head.forged_sequence or is_authentic(head, self._keys):
+        if not self._keys or head.forged_sequence or is_unsigned(head) or is_authentic(head, self._keys):
             return head
         log.error("audit head is not authentic", tenant=self._tenant_id, sequence=head.sequence)
         return msgspec.structs.replace(head, forged_sequence=head.sequence)
@@ -152,6 +155,8 @@ class Audit:
     async def check(self, checkpoint: AuditCheckpoint | None = None) -> ChainFault | None:
         """Check the head, and that the chain continues a checkpoint: cheap however long the chain is."""
         head = await self._head()
+        if self._keys and checkpoint is None and is_unsigned(head):
+            return ChainFault("unsigned", head.sequence, "", UNSIGNED)
         if self._keys and not is_authentic(head, self._keys):
             return ChainFault("forged", head.sequence, "", "no key authenticates the head of the chain")
         if head.forged_sequence:
@@ -226,31 +231,3 @@ class AuditFactory(Protocol):
     """The one `Audit` of a tenant's trail in this process, so that its appends queue in order."""
 
     def __call__(self, tenant_id: str, *, models: AuditModels = AUDIT_MODELS) -> Audit: ...
-
-
-async def sign_heads(
-    store: Store, kind: type[AuditHeadFields], keys: Sequence[bytes]
-) -> tuple[int, list[str]]:
-    """Sign every head by the first key, where any of them did; return how many, and the tenants of others.
-
-    Afterwards the other keys can go. A head that no key authenticates stays as it is.
-    """
-    signed, forged, store = 0, list[str](), store.privileged()
-    async for head in store.scan(Query(kind).limit(PAGE)):
-        tenant_id = head.doc.tenant_id
-        if not is_authentic(head.doc, keys):
-            forged.append(tenant_id)
-        elif not is_authentic(head.doc, keys[:1]):
-            again = partial(_sign_again, kind=kind, tenant_id=tenant_id, keys=keys)
-            signed += await store.transact(again, attempts=ATTEMPTS)
-    return signed, forged
-
-
-async def _sign_again(
-    tx: Transaction, *, kind: type[AuditHeadFields], tenant_id: str, keys: Sequence[bytes]
-) -> bool:
-    stored = await tx.get(kind, tenant_id)
-    if stored is None or is_authentic(stored.doc, keys[:1]) or not is_authentic(stored.doc, keys):
-        return False
-    tx.write(put(sign(stored.doc, keys[0])))
-    return True
