@@ -10,6 +10,7 @@ from holdfast.clock import SystemClock
 from holdfast.kit.runs import Runner
 from holdfast.services.gwi.models.runs import RUNS
 from tests.faults.controlled_process import Hear, Order, Role
+from tests.kit.eventually import until
 from tests.services.gwi.run_harness import run_harness
 
 Say = Callable[[str], None]
@@ -22,11 +23,12 @@ async def work(order: Order, say: Say, hear: Hear) -> None:
         (part,) = harness.runtime.parts["gwi"].runs
         runner = Runner(
             harness.runtime.store.privileged(), part.workflows, models=RUNS, joins=part.joins,
-            owner=order["me"], lease_s=1.0, renew_s=0.3, poll_s=0.5,
+            owner=order["me"], **order["intervals"],
         )  # fmt: skip
         working = asyncio.create_task(runner.run(stop))
         say("works")
-        await hear()
+        if await hear() == "stop once a run is lost":
+            await until(lambda: runner.status().lost > 0)
         stop.set()
         await working
         status = runner.status()
