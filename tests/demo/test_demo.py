@@ -233,6 +233,16 @@ def test_a_labelled_issue_becomes_a_pull_request_that_a_language_model_wrote(sta
     wait_for(lambda: "Skip stations without tides in the table" in _pulls_of_the_app(demo))
 
 
+def test_the_linked_pages_of_gwi_show_its_organisation(stand: Stand) -> None:
+    _, demo, token = stand
+    wait_for(lambda: "Written on" in _run_control(demo, token, "gwi/triage"))
+    scenes = demo.ask("/demo/scenes", token=token)[1]["scenes"]
+    links = {title: path for one in scenes if one["name"] == "gwi" for path, title in one["links"]}
+    assert {"Runs", "Approvals", "Members", "Policy"} <= set(links)
+    for path in links.values():
+        assert 'list="tenants" value="gh-org-' in _page(demo, token, path), path
+
+
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
     _, demo, token = stand
     assert demo.ask("/demo/scenes/webhooks/break", body={})[0] == 401
@@ -251,11 +261,16 @@ def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
     assert stand.demo.ask("/health/ready")[0] == 200
 
 
+def _page(demo: DemoProcess, token: str, path: str) -> str:
+    request = Request(f"{demo.url}{path}", headers={"authorization": f"Bearer {token}"})
+    with urlopen(request, timeout=60) as page:
+        text: str = page.read().decode()
+    return text
+
+
 def _second(demo: DemoProcess, token: str) -> int | None:
     """The process number of the second worker, as the page of the demo tells it; None for a dead one."""
-    request = Request(f"{demo.url}/console/demo", headers={"authorization": f"Bearer {token}"})
-    with urlopen(request, timeout=60) as page:
-        told = re.search(r"running as process (\d+)", page.read().decode())
+    told = re.search(r"running as process (\d+)", _page(demo, token, "/console/demo"))
     return int(told[1]) if told else None
 
 

@@ -92,8 +92,9 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     `settings` prepares the simulators and returns the service's settings, before it is built. `open` runs at
     every start, `seed` until it has completed once; both must be idempotent. `act` is one small event, about
     every `every_s`; `on_restored` re-enables what broke with the RMS. `facts` describe the state, refreshed
-    when the topics in `live` change. `links` are pages worth a visit: path and label. `pages` are the scene's
-    own; what their forms send is given to `inputs`, which act and return a sentence as controls do.
+    when the topics in `live` change. `links` are pages worth a visit: path and label, besides those of the
+    service, which show `tenant`. `pages` are the scene's own; what their forms send is given to `inputs`,
+    which act and return a sentence as controls do.
     """
 
     title: str
@@ -107,6 +108,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     controls: Sequence[Control] = ()
     facts: Callable[[Stage], Awaitable[Sequence[Fact]]] = _no_facts
     links: Sequence[tuple[str, str]] = ()
+    tenant: Callable[[Stage], str] | None = None
     live: Sequence[str] = ()
     pages: Sequence[ScenePage] = ()
     inputs: Mapping[str, Callable[[Stage, Mapping[str, str]], Awaitable[str]]] = {}

@@ -130,14 +130,15 @@ class SceneRunner:
 
     def _row(self, name: str, scene: Scene) -> SceneRow:
         controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
-        look = [*self._pages_of(name), *scene.links]
+        look = [*self._pages_of(name, scene), *scene.links]
         return SceneRow(name, scene.title, scene.about, look, controls)
 
-    def _pages_of(self, name: str) -> list[tuple[str, str]]:
+    def _pages_of(self, name: str, scene: Scene) -> list[tuple[str, str]]:
         """A service's pages in the navigation."""
         parts, address = self.stage.runtime.parts.get(name), name.replace("_", "-")
         pages = [page for page in parts.pages if page.nav] if parts else []
-        return [(f"/console/{address}{page.path}", page.title) for page in pages]
+        query = "" if scene.tenant is None else f"?tenant={scene.tenant(self.stage)}"
+        return [(f"/console/{address}{page.path}{query}", page.title) for page in pages]
 
     def pages(self) -> list[Page]:
         """The page "Try it": every scene with its state and buttons; and the scenes' own pages."""

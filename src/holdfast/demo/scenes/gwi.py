@@ -295,5 +295,6 @@ scene = Scene(
         Control(name="break", label="Break GitHub for a moment", kind="danger", run=break_github),
     ],
     facts=facts,
+    tenant=tenant_id,
     live=("gwi", "runs", "inbox"),
 )
