@@ -106,8 +106,8 @@ def export(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AsyncIter
     return trail_named(runtime, tenant_id, trail).export()
 
 
-async def check_trails(runtime: Runtime) -> list[str]:
-    """What is wrong with the heads of all trails, and with those that have a checkpoint and may have none."""
+async def check_trails(runtime: Runtime) -> list[tuple[str, str, ChainFault]]:
+    """Return trail, tenant and fault of every trail whose head, or whose checkpoint, is not as it must be."""
     checkpoints = runtime.checkpoints.read()
     keys = {key for key in checkpoints if key[0] in runtime.audits}
     for name, part in runtime.audits.items():
@@ -117,5 +117,5 @@ async def check_trails(runtime: Runtime) -> list[str]:
     for trail, tenant_id in sorted(keys):
         fault = await trail_named(runtime, tenant_id, trail).check(checkpoints.get((trail, tenant_id)))
         if fault is not None:
-            faults.append(f"{trail} of {tenant_id}: {fault.message}")
+            faults.append((trail, tenant_id, fault))
     return faults

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-from holdfast.kit.audit import AuditEntry, AuditHead, CheckpointRecorder
+from holdfast.kit.audit import Audit, AuditEntry, AuditHead, CheckpointRecorder
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.outbox.models import EndpointSecret
 from holdfast.kit.processes import SchemaState
@@ -161,7 +161,8 @@ def test_dead_letters_that_wait_for_somebody(tmp_path: Path) -> None:
         await runtime.store.tenant("acme").commit(create(letter))
 
     keep(tmp_path, act)
-    assert "holdfast dlq" in fault(tmp_path, "dead letters")
+    said = fault(tmp_path, "dead letters")
+    assert "`holdfast dlq replay --outbox holdfast --tenant acme`" in said, "as it is, it finds them"
 
 
 def test_an_audit_trail_that_lost_what_its_checkpoint_holds(tmp_path: Path) -> None:
@@ -180,4 +181,12 @@ def test_an_audit_trail_that_lost_what_its_checkpoint_holds(tmp_path: Path) -> N
     assert faults(examine(tmp_path)) == []
     assert "no key authenticates" in fault(tmp_path, "audit trails", HOLDFAST_KEYS=new_key("other"))
     keep(tmp_path, cut, admin=False)
-    assert "holdfast audit verify" in fault(tmp_path, "audit trails")
+    assert "holdfast audit verify --trail holdfast --tenant acme" in fault(tmp_path, "audit trails")
+
+
+def test_an_audit_trail_that_no_key_has_signed_yet(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        await Audit(runtime.store, "acme").append(AuditEntry(action="act", actor="ann"))
+
+    keep(tmp_path, act)
+    assert "sign it with `holdfast keys rotate`" in fault(tmp_path, "audit trails")

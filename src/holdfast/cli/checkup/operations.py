@@ -15,7 +15,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.operations.audit import check_trails
-from holdfast.operations.outboxes import dead_letter_counts
+from holdfast.operations.outboxes import dead_letter_counts, unresolved
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
 from holdfast.runtime.health import SKEW_S_MAX
 from holdfast.service import CheckResult, Health
@@ -112,12 +112,15 @@ async def audit_trails(runtime: Runtime) -> CheckResult:
     faults = await check_trails(runtime)
     if not faults:
         return CheckResult("audit trails", True, "authentic, and as their checkpoints say")
-    said = f"{len(faults)} not sound, first: {faults[0]}"
+    trail, tenant_id, fault = faults[0]
+    said = f"{len(faults)} not sound, first: {trail} of {tenant_id}: {fault.message}"
+    verify = f"`holdfast audit verify --trail {trail} --tenant {tenant_id}`"
     remedy = (
-        "sign trails of an earlier release with `holdfast keys rotate`; else find out who wrote "
-        "to the database, with `holdfast audit verify`; after restoring a backup, delete "
+        f"find out who wrote to the database, with {verify}; after restoring a backup, delete "
         f"{runtime.checkpoints.path}; put a key that was removed too early back into HOLDFAST_KEYS"
     )
+    if fault.kind == "unsigned":
+        remedy = f"check it with {verify}, then sign it with `holdfast keys rotate`"
     return CheckResult("audit trails", False, said, remedy)
 
 
@@ -158,7 +161,10 @@ async def dead_letters(runtime: Runtime) -> CheckResult:
     if not found:
         return CheckResult("dead letters", True, "none")
     said = ", ".join(f"{count} in outbox {name}" for name, count in found.items())
-    remedy = f"look at them with `holdfast dlq list --outbox {next(iter(found))}`, then `holdfast dlq replay`"
+    name = next(iter(found))
+    newest = await runtime.store.privileged().query(unresolved(runtime.outboxes[name].models).limit(1))
+    options = f"--outbox {name}" + "".join(f" --tenant {one.tenant_id}" for one in newest.docs)
+    remedy = f"look at them with `holdfast dlq list {options}`, then `holdfast dlq replay {options}`"
     return CheckResult("dead letters", False, f"dead deliveries: {said}", remedy)
 
 
