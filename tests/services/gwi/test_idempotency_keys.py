@@ -110,7 +110,7 @@ async def _tenants_and_members(requests: KeyedRequests) -> None:
     ask = requests.exchange
     await ask("POST /tenants", "olga", ORG, ORG | {"githubOrgLogin": "other"})
     await ask("PUT /me", "olga", {"theme": "dark"}, {"theme": "light"})
-    await ask(f"POST {T}/plan", "olga", {"plan": "team"}, {"plan": "pro"})
+    await ask(f"POST {T}/plan", "olga", {"plan": "enterprise"}, {"plan": "pro"})
     await ask(f"PUT {T}/settings", "olga", {"autoRunOnPrOpen": True}, {"autoRunOnPrOpen": False})
     why, other = {"reason": "one"}, {"reason": "two"}
     for act in ("pause", "resume", "suspend", "deactivate", "activate"):

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.services.gwi.models.records import METER
 from holdfast.services.gwi.models.runs import AgentRun
 from holdfast.services.gwi.models.tenants import Tenant
+from holdfast.services.gwi.run_starts import AT_ONCE
 from holdfast.store import patch
 from holdfast.testing import ManualClock
 from tests.services.gwi.api import TENANT, Api, T, gwi_api
@@ -76,6 +78,8 @@ async def test_limits_and_states_of_the_tenant_are_told_as_specified(api: Api) -
 async def test_an_admin_decides_about_proposed_changes(api: Api) -> None:
     run = await api.done("dora", "POST", f"{T}/runs", START)
     await _patch(api, AgentRun, run["id"], approval_status="pending")
+    meter = api.bed.runtime.meter(TENANT, models=METER)
+    await api.bed.runtime.store.tenant(TENANT).commit(*meter.writes_give_back(AT_ONCE))
     waiting = await api.done("dora", "GET", f"{T}/runs?approval=pending")
     assert [one["id"] for one in waiting["runs"]] == [run["id"]]
     assert (await api.ask("dora", "POST", f"{T}/runs/{run['id']}/approve"))[0] == 403

@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.clock import SystemClock
+from holdfast.errors import LimitReachedError
 from holdfast.providers.language_model import FormatName
-from holdfast.services.gwi.models.runs import AgentRun, RunType
+from holdfast.services.gwi.models.runs import AgentRun, RunTrigger, RunType
 from holdfast.services.gwi.models.tenants import Repo, TenantPolicy
+from holdfast.services.gwi.run_records import frees_place
 from holdfast.simulators.github import GithubSimulator, InjectedFault, OpenIssue
 from holdfast.simulators.language_model import LanguageModelSimulator, SetAnswer
 from tests.services.gwi.git_repository import GitRepository, show_to, shown
-from tests.services.gwi.run_harness import REPO, TENANT, RunHarness, a_request, run_harness
+from tests.services.gwi.run_harness import REPO, TENANT, RunHarness, a_request, limits, run_harness
 
 PULL = 1
 ISSUE: dict[str, Any] = {"title": "Raise the price", "body": "See `src/price.py`: it is too low."}
@@ -181,6 +184,59 @@ async def test_a_suggested_patch_waits_for_approval_and_goes_on_or_ends(
         assert actions[:2] == ["approval_rejected", "run_cancelled"]
         assert [one.decision for one in await runs.approvals(TENANT, run.id)] == ["approved"]
         assert (await runs.stats(TENANT)).active == 0
+
+
+async def test_a_run_that_waits_for_approval_has_no_place_until_it_is_approved(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    async with (
+        a_coder() as (_, settings),
+        a_shop(sqlite_url, tmp_path, mode="suggest_patch", **settings) as shop,
+    ):
+        harness, runs, adam = shop.harness, shop.harness.gwi.runs, shop.harness.by("adam")
+        await harness.change_tenant(plan_limits=limits(at_once=1))
+        waiting, cancelled, rejected = [
+            await shop.run("autopilot", title="Raise the price", instructions="in src/price.py")
+            for _ in range(3)
+        ]
+        assert (await runs.stats(TENANT)).active == 0
+        other = await runs.start_run(harness.by(), a_request("triage", title="Look"))
+        with pytest.raises(LimitReachedError, match="1 runs are under way") as refused:
+            await runs.approve(adam, waiting.id)
+        assert (refused.value.after_s, refused.value.usage, refused.value.limit) == (30.0, 1, 1)
+        assert await runs.approvals(TENANT, waiting.id) == []
+        await runs.cancel(adam, cancelled.id)
+        await runs.reject(adam, rejected.id)
+        assert (await runs.stats(TENANT)).active == 1
+        await shop.work(other.id)
+        await runs.approve(adam, waiting.id)
+        assert (await runs.stats(TENANT)).active == 1
+        assert (await shop.work(waiting.id)).status == "completed"
+        assert (await runs.stats(TENANT)).active == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ended", "frees"),
+    [
+        ("none", "none", True, True),
+        ("none", "none", False, False),
+        ("none", "pending", False, True),
+        ("none", "pending", True, True),
+        ("pending", "pending", True, False),
+        # A worker's copy may be older than the decision that is stored.
+        ("approved", "pending", False, False),
+        ("approved", "approved", True, True),
+        ("rejected", "pending", True, False),
+    ],
+)
+def test_a_run_gives_its_place_back_once(before: Any, after: Any, ended: bool, frees: bool) -> None:
+    now = SystemClock().now()
+    run = AgentRun(
+        id="run-1", tenant_id=TENANT, type="triage", repo_id=REPO, trigger=RunTrigger(source="api"),
+        risk_mode="auto_push", approval_status=before, created_at=now, updated_at=now,
+    )  # fmt: skip
+    changed = msgspec.structs.replace(run, approval_status=after, completed_at=now if ended else None)
+    assert frees_place(changed, run) == frees
 
 
 async def test_a_policy_asks_for_approval_or_refuses_the_change(sqlite_url: str, tmp_path: Path) -> None:

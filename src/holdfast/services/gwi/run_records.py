@@ -38,8 +38,10 @@ class RunRecords:
         assert stored is not None
         before = stored.doc
         await self._count(tx, run, before)
+        if frees_place(run, before):
+            tx.write(*self._meters(run.tenant_id, models=METER).writes_give_back(AT_ONCE))
         if run.completed_at is not None:
-            tx.write(*self._meters(run.tenant_id, models=METER).writes_give_back(AT_ONCE), _totals(run))
+            tx.write(_totals(run))
             if run.status in ("completed", "failed"):
                 field = "successful_runs" if run.status == "completed" else "failed_runs"
                 tx.write(patch(Repo, run.tenant_id, run.repo_id, changes={field: Increment(1)}))
@@ -64,6 +66,17 @@ class RunRecords:
             tx, fact, metrics, kind="run_completed" if "runs" in metrics else "tokens_used",
             metadata={"type": run.type, "repoId": run.repo_id}, fields={"run_id": run.id},
         )  # fmt: skip
+
+
+def begins_to_wait(run: AgentRun, before: AgentRun) -> bool:
+    """Whether a commit leaves the run waiting for approval; a worker's copy may be older than a decision."""
+    return run.approval_status == "pending" and before.approval_status == "none"
+
+
+def frees_place(run: AgentRun, before: AgentRun) -> bool:
+    """Whether a commit ends or parks a run that has a place; one that waits, or was rejected, has none."""
+    has_place = before.approval_status not in ("pending", "rejected")
+    return has_place and (run.completed_at is not None or begins_to_wait(run, before))
 
 
 def _totals(run: AgentRun) -> Write:
@@ -92,7 +105,7 @@ def _of_step(run: AgentRun, step: StepSummary | None) -> Iterator[AuditEntry]:
 def _of_effects(run: AgentRun, before: AgentRun) -> Iterator[AuditEntry]:
     for effect in run.effects[len(before.effects) :]:
         yield _entry(run, effect.kind, {"url": effect.url, **(effect.details or {})}, evidence=effect.url)
-    if run.approval_status == "pending" and before.approval_status != "pending":
+    if begins_to_wait(run, before):
         files = [one.file for one in run.proposed_changes or []]
         yield _entry(run, "approval_requested", {"files": files, "reason": run.approval_reason})
 

@@ -92,23 +92,26 @@ class RunStarts:
         return run
 
     async def _take(self, tx: Transaction, tenant: Tenant, request: RunRequest, *, now: datetime) -> None:
-        meter, plan = self._meters(tenant.id, models=METER), tenant.plan
-        at_once = concurrent_runs_max(plan, tenant.plan_limits)
-        monthly = tenant.plan_limits.runs_per_month
+        meter, monthly = self._meters(tenant.id, models=METER), tenant.plan_limits.runs_per_month
         try:
             await meter.take(tx, f"runs {month_of(now)}", limit=monthly)
         except LimitReachedError as fault:
             message = f"all {monthly} runs of this month are used; wait for the next or change the plan"
-            raise LimitReachedError(message, usage=fault.usage, limit=monthly, plan=plan) from None
+            raise LimitReachedError(message, usage=fault.usage, limit=monthly, plan=tenant.plan) from None
+        await self.take_place(tx, tenant)
+        if request.automatic:
+            await meter.take(tx, automatic_allowance(request.repo_id, now), limit=AUTOMATIC_MAX)
+
+    async def take_place(self, tx: Transaction, tenant: Tenant) -> None:
+        """Take a place among the runs at once, for one that starts or goes on after its approval."""
+        plan, at_once = tenant.plan, concurrent_runs_max(tenant.plan, tenant.plan_limits)
         try:
-            await meter.take(tx, AT_ONCE, limit=at_once)
+            await self._meters(tenant.id, models=METER).take(tx, AT_ONCE, limit=at_once)
         except LimitReachedError as fault:
             message = f"{at_once} runs are under way, as many as the plan {plan} allows; wait for one to end"
             raise LimitReachedError(
                 message, usage=fault.usage, limit=at_once, plan=plan, after_s=AT_ONCE_S
             ) from None
-        if request.automatic:
-            await meter.take(tx, automatic_allowance(request.repo_id, now), limit=AUTOMATIC_MAX)
 
 
 def automatic_allowance(repo_id: str, now: datetime) -> str:

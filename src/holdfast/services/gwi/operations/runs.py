@@ -23,7 +23,14 @@ from holdfast.services.gwi.models.runs import (
     RunTotals,
     RunType,
 )
-from holdfast.services.gwi.run_starts import AT_ONCE, RunRequest, RunStarts, receipt_of, started_details
+from holdfast.services.gwi.run_starts import (
+    AT_ONCE,
+    RunRequest,
+    RunStarts,
+    receipt_of,
+    started_details,
+    tenant_in,
+)
 from holdfast.store import Query, QueryPage, Store, Transaction, create
 
 AREA: Final = "runs"
@@ -73,10 +80,11 @@ class RunOperations:
 
     @operation("approval_granted", area=AREA, verb="approve", needs="admin", subject="run_id", audit=AUDIT)
     async def approve(self, by: Operator, run_id: str, *, reason: str = "") -> AgentRun:
-        """Let a run go on with the changes that it proposes."""
+        """Let a run go on with the changes that it proposes; LimitReachedError where no place is free."""
 
         async def act(tx: Transaction) -> AgentRun:
             run = await self._decide(tx, by, run_id, decision="approved", reason=reason)
+            await self.starts.take_place(tx, await tenant_in(tx, by.tenant_id))
             fields = {"approval_status": "approved", "approval_reason": reason or None}
             await self._runs(by.tenant_id).wake(run_id, tx, fields=fields)
             return msgspec.structs.replace(run, **fields)
