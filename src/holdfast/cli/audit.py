@@ -17,9 +17,9 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    print_result,
     print_table,
     services_of,
+    verify_trail,
     with_runtime,
 )
 from holdfast.errors import ConfigError
@@ -76,13 +76,7 @@ def verify_command(trail: _Trail = KIT_PART, tenant: Tenant = PLATFORM, as_json:
 
     Exit code 0 when it is sound, 1 when it is not.
     """
-    verdict = with_runtime(lambda runtime: audit.verify(runtime, tenant, trail), services=services_of(trail))
-    text = f"{verdict.events} events hold"
-    if verdict.fault is not None:
-        text += f"; then {verdict.fault.kind} at {verdict.fault.sequence}: {verdict.fault.message}"
-    print_result(verdict, text, as_json=as_json)
-    if not verdict.sound:
-        raise typer.Exit(1)
+    verify_trail(trail, tenant, as_json=as_json)
 
 
 @commands.command("export")

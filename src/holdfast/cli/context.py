@@ -21,6 +21,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.logs import log_to_stderr
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
+from holdfast.operations import audit
 from holdfast.runtime import KIT_PART, Runtime, find_services
 from holdfast.service import Service
 
@@ -91,6 +92,22 @@ def operate_service(
         lambda runtime, by: act(runtime.parts[service].operations, by),
         services=_only(service),
     )
+
+
+def verify_trail(trail: str, tenant_id: str, *, as_json: bool) -> None:
+    """Verify an audit trail and its checkpoints, and print the verdict; exit code 1 where it is not sound.
+
+    Example: `ctx.obj.verify_trail("reviews", tenant, as_json=as_json)`
+    """
+    verdict = with_runtime(
+        lambda runtime: audit.verify(runtime, tenant_id, trail), services=services_of(trail)
+    )
+    text = f"{verdict.events} events hold"
+    if verdict.fault is not None:
+        text += f"; then {verdict.fault.kind} at {verdict.fault.sequence}: {verdict.fault.message}"
+    print_result(verdict, text, as_json=as_json)
+    if not verdict.sound:
+        raise typer.Exit(1)
 
 
 def _only(service: str) -> list[Service]:

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.clock import SystemClock
+from holdfast.kit.audit import AuditCheckpoint
+from holdfast.kit.audit.checkpoints import FILE, CheckpointFile
 from holdfast.services.gwi.models.records import UsageMonthly
 from holdfast.store import put
 from tests.services.gwi.run_harness import REPO, TENANT, run_harness
@@ -60,6 +62,17 @@ def test_a_run_is_started_shown_and_cancelled_and_the_trail_verified(home: Path)
     assert gwi("audit", "verify")["fault"] is None
     exported = CliRunner().invoke(app, ["gwi", "audit", "export", "--tenant", TENANT]).stdout
     assert len(exported.splitlines()) == gwi("audit", "verify")["events"]
+
+
+def test_a_trail_that_ends_before_its_checkpoint_is_not_sound(home: Path) -> None:
+    asyncio.run(_found(home))
+    gwi("runs", "start", "triage", REPO)
+    assert gwi("audit", "verify") == {"sound": True, "events": 1, "fault": None}
+    later = AuditCheckpoint(
+        trail="gwi", tenant_id=TENANT, sequence=2, hash="x" * 64, at=SystemClock().now()
+    )  # fmt: skip
+    CheckpointFile(home / FILE).write([later])
+    assert "events 2 to 2 existed" in gwi("audit", "verify", code=1)
 
 
 def test_sums_that_differ_from_the_ledger_are_told_and_set_right(home: Path) -> None:

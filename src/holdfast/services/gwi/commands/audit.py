@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.kit.audit import ChainVerification
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant
 from holdfast.services.gwi.operations import Gwi
 
@@ -40,23 +39,13 @@ def list_command(
 
 @commands.command("verify")
 def verify_command(ctx: typer.Context, tenant: Tenant, as_json: AsJson = False) -> None:
-    """Verify the whole chain; names the first event that was changed, moved or removed.
+    """Verify the whole chain and its checkpoints; names the first event that was changed, moved or removed.
 
     \b
     Example:
       holdfast gwi audit verify --tenant gh-org-7
     """
-
-    async def read(gwi: Gwi) -> ChainVerification:
-        return await gwi.audit.verify(tenant)
-
-    found: ChainVerification = ctx.obj.with_service(NAME, read)
-    text = f"{found.events} events are intact"
-    if found.fault is not None:
-        text += f"; event {found.fault.sequence} is {found.fault.kind}: {found.fault.message}"
-    ctx.obj.print_result(found, text, as_json=as_json)
-    if found.fault is not None:
-        raise typer.Exit(1)
+    ctx.obj.verify_trail(NAME, tenant, as_json=as_json)
 
 
 @commands.command("export")

@@ -1,10 +1,10 @@
-"""Reads of a tenant's audit trail: list, verify, export."""
+"""Reads of a tenant's audit trail: list, export."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from holdfast.kit.audit import AuditFactory, ChainVerification
+from holdfast.kit.audit import AuditFactory
 from holdfast.services.gwi.models.records import AUDIT, AuditRecord
 from holdfast.store import Query, QueryPage, Store
 
@@ -12,7 +12,7 @@ from holdfast.store import Query, QueryPage, Store
 class AuditTrail:
     """The trail of one tenant.
 
-    Example: `(await operations.audit.verify(tenant_id)).intact`
+    Example: `page = await operations.audit.page(tenant_id, action="run_started")`
     """
 
     def __init__(self, store: Store, audits: AuditFactory) -> None:
@@ -26,10 +26,6 @@ class AuditTrail:
         if action:
             query = query.where("action", "==", action)
         return await self._store.tenant(tenant_id).query(query)
-
-    async def verify(self, tenant_id: str) -> ChainVerification:
-        """Walk the whole chain: how many events are valid, and the first fault if any."""
-        return await self._audits(tenant_id, models=AUDIT).verify()
 
     def export(self, tenant_id: str) -> AsyncIterator[bytes]:
         """The chain as JSON lines, oldest first."""
