@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.app import open_store
 from holdfast.errors import InvalidError, TooManyRequestsError
-from holdfast.kit.rate_limit import RateLimitDocument, RateQuota, SharedRateLimit
+from holdfast.kit.rate_limit import NestedRateLimit, RateLimitDocument, RateQuota, SharedRateLimit
 from holdfast.kit.rate_limit.decision import reserve
 from holdfast.store import Store
 from holdfast.testing import ManualClock
@@ -154,3 +154,31 @@ async def test_four_processes_never_exceed_the_quota_and_use_nearly_all_of_it(
     assert len(granted) == len(set(granted)) >= len(taken)
     middle = granted[len(granted) // 4 : -len(granted) // 4]
     assert (len(middle) - 1) / (middle[-1] - middle[0]) * 1e6 >= 0.95 * COUNT / PERIOD_S
+
+
+async def test_turns_within_a_limit_for_all_keys_keep_both_limits(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = await open_store(f"sqlite:///{tmp_path / 'limits.db'}", DOCUMENTS, clock=clock)
+    await store.migrate()
+    whole, each = RateQuota(count=2), RateQuota(count=1)
+    limits = [
+        NestedRateLimit(SharedRateLimit(store, "all", whole), SharedRateLimit(store, "each", each))
+        for _ in range(2)
+    ]
+    turns: dict[str, list[int]] = {key: [] for key in "abcde"}
+
+    async def take(limit: NestedRateLimit, key: str) -> None:
+        await limit.acquire(key)
+        turns[key].append(clock.now_us())
+
+    # While the others' turns keep those of "a" waiting, its own limit alone would let more of them pass.
+    taking = asyncio.gather(*(take(limit, key) for key in "abcdeaa" for limit in limits))
+    async with asyncio.timeout(60):
+        while not taking.done():
+            await clock.advance(0.01)
+            await asyncio.sleep(0.001)
+    await taking
+    assert [len(own) for own in turns.values()] == [6, 2, 2, 2, 2]
+    assert [most_in_a_period(own, 1.0) for own in turns.values()] == [1] * 5
+    assert most_in_a_period([turn for own in turns.values() for turn in own], 1.0) <= 2
+    await store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import Final
+from weakref import WeakValueDictionary
 
 from holdfast.clock import from_us, to_us
 from holdfast.errors import TooManyRequestsError
@@ -124,3 +125,50 @@ class SharedRateLimit:
     def _id(self, key: str) -> str:
         """Ids are shared by all tenants, so it carries the tenant."""
         return ":".join(part.replace(":", "::") for part in (self._tenant_id, self._name, key))
+
+
+class NestedRateLimit:
+    """A limit for each key within a limit for all of them: a caller's turn is free under both.
+
+    Acquired one after the other, the turns under the one would pass while callers wait for the other.
+
+    Example: `await NestedRateLimit(all_chats, one_chat).acquire(chat_id)`
+    """
+
+    def __init__(self, whole: SharedRateLimit, each: SharedRateLimit) -> None:
+        self._whole, self._each = whole, each
+        self._store, self._clock = whole._store, whole._clock
+        self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._reserving, self._commit_s = asyncio.Lock(), 0.0
+
+    async def acquire(self, key: str) -> None:
+        """Wait for this key's next free turn, after all of this process who asked before."""
+        late_us_max = min(self._whole.quota.late_us_max, self._each.quota.late_us_max)
+        async with self._callers.setdefault(key, asyncio.Lock()):
+            while True:
+                turn_us, reserved = await self._reserve(key)
+                await self._clock.sleep(max(0.0, (turn_us - self._clock.now_us()) / 1e6))
+                if reserved and self._clock.now_us() - turn_us <= late_us_max:
+                    return
+
+    async def _reserve(self, key: str) -> tuple[int, bool]:
+        """Reserve a turn; False with the time to ask again while the key itself has to wait.
+
+        A turn reserved so far ahead would keep other keys waiting.
+        """
+
+        async def act(tx: Transaction) -> tuple[int, bool]:
+            own, now_us = await self._each._reserve(tx, key, callers=1, ahead_s=self._commit_s)
+            if own.turns_us[0] > now_us:
+                return own.turns_us[0], False
+            of_all, _ = await self._whole._reserve(tx, "", callers=1, ahead_s=self._commit_s)
+            turn_us = of_all.turns_us[0]
+            self._whole._write(tx, "", of_all)
+            self._each._write(tx, key, Reservation((turn_us,), own.next_us + max(0, turn_us - now_us)))
+            return turn_us, True
+
+        async with self._reserving:
+            began_s = self._clock.monotonic()
+            turn = await self._store.transact(act, attempts=ATTEMPTS)
+            self._commit_s = self._clock.monotonic() - began_s
+        return turn

@@ -14,7 +14,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.ids import join_segments
 from holdfast.kit.connections import ConsentPurpose, FinishedConsent
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.rate_limit import RateQuota
+from holdfast.kit.rate_limit import NestedRateLimit, RateQuota
 from holdfast.model import SERVICE
 from holdfast.operation import Operator
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
@@ -37,6 +37,8 @@ from holdfast.web import callback_url, start_url
 
 PURPOSE: Final = "c4lendar"
 PROVIDER: Final = "google"
+# Telegram counts messages as they arrive, and some take longer on their way than others.
+SEND_PERIOD_S: Final = 1.1
 log = structlog.get_logger("holdfast.c4lendar")
 
 
@@ -50,10 +52,11 @@ class Bot:
             context.store, context.connections, vault=context.vault, time_zone=self.settings.time_zone,
             start_run=self.start_run,
         )  # fmt: skip
-        all_chats = RateQuota(count=self.settings.messages_per_s)
-        one_chat = RateQuota(count=self.settings.messages_per_chat_s)
-        self._all_limit = context.rate_limit("messages", all_chats)
-        self._chat_limit = context.rate_limit("messages to a chat", one_chat)
+        all_chats = RateQuota(count=self.settings.messages_per_s, period_s=SEND_PERIOD_S)
+        one_chat = RateQuota(count=self.settings.messages_per_chat_s, period_s=SEND_PERIOD_S)
+        self._send_limit = NestedRateLimit(
+            context.rate_limit("messages", all_chats), context.rate_limit("messages to a chat", one_chat)
+        )
 
     @property
     def clock(self) -> Clock:
@@ -106,8 +109,7 @@ class Bot:
         )  # fmt: skip
 
     async def _wait_for_turn(self, chat_id: int) -> None:
-        await self._chat_limit.acquire(str(chat_id))
-        await self._all_limit.acquire()
+        await self._send_limit.acquire(str(chat_id))
 
     @cached_property
     def grants(self) -> UserGrants:
