@@ -36,6 +36,8 @@ async def test_runs_and_usage_are_shown(tmp_path: Path) -> None:
         assert all(text in shown for text in ("Timeline", "src/price.py", "run started", "branch created"))
         await harness.gwi.runs.cancel(harness.by(), run.id, reason="enough")
         assert "Only organisations use runs." in await ann.page(f"{ROOT}/usage")
+        for page in ("organisation", "members"):
+            assert "This tenant is no organisation." in await ann.page(f"{ROOT}/{page}")
         assert "Runs this month" in await ann.page(f"{ROOT}/usage{of}")
         assert "Nothing was used" in await ann.page(f"{ROOT}/usage{of}&month=2020-01")
         assert "a month is written" in await ann.page(f"{ROOT}/usage{of}&month=x", status=422)

@@ -7,9 +7,10 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from holdfast.errors import NotFoundError
 from holdfast.service import Page, PageRequest
 from holdfast.services.gwi.domain.plans import PLANS, concurrent_runs_max
-from holdfast.services.gwi.models.tenants import MemberRole, RiskMode
+from holdfast.services.gwi.models.tenants import MemberRole, RiskMode, Tenant
 from holdfast.services.gwi.operations import Gwi
 
 ROWS: Final = 100
@@ -22,8 +23,17 @@ class TenantViews:
     def __init__(self, gwi: Gwi) -> None:
         self._gwi = gwi
 
+    async def _tenant(self, ask: PageRequest) -> Tenant | None:
+        """The organisation; None for a tenant that is none, such as the platform itself."""
+        try:
+            return await self._gwi.tenants.get(ask.tenant_id)
+        except NotFoundError:
+            return None
+
     async def organisation(self, ask: PageRequest) -> Mapping[str, Any]:
-        tenant = await self._gwi.tenants.get(ask.tenant_id)
+        tenant = await self._tenant(ask)
+        if tenant is None:
+            return {"tenant": None}
         repos = await self._gwi.repos.page(tenant.id, limit=ROWS, cursor=ask.cursor)
         connectors = await self._gwi.connectors.page(tenant.id) if ask.may("admin") else None
         return {
@@ -33,7 +43,9 @@ class TenantViews:
         }  # fmt: skip
 
     async def members(self, ask: PageRequest) -> Mapping[str, Any]:
-        tenant = await self._gwi.tenants.get(ask.tenant_id)
+        tenant = await self._tenant(ask)
+        if tenant is None:
+            return {"tenant": None}
         members = await self._gwi.members.page(tenant.id, limit=ROWS, cursor=ask.cursor)
         invites = (await self._gwi.members.invites(tenant.id, limit=ROWS)).docs
         return {
