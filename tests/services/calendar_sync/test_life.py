@@ -42,11 +42,6 @@ from tests.services.calendar_sync.harness import (
 
 DAY, HOUR = 86_400.0, 3_600.0
 DAYS: Final = float(os.environ.get("HOLDFAST_TEST_CALENDAR_DAYS", "90"))
-# A guest who is taken off by hand and unmapped before the next sync leaves their second address behind on
-# an event of an organizer who is not mapped: a fault that is known and not mended yet (seed 0 shows it, too).
-LEFT_BEHIND: Final = pytest.param(
-    4, marks=pytest.mark.xfail(reason="a second address is left behind", strict=False)
-)
 SEEDS: Final = int(os.environ.get("HOLDFAST_TEST_CALENDAR_SEEDS", "1"))
 PEOPLE: Final = [f"{name}@hoge.jp" for name in ("ann", "ben", "cleo", "dan")]
 CYCLES: Final = 2
@@ -305,7 +300,7 @@ class History:
         assert extra <= allowed, f"{event_id} of {owner} still has {extra}"
 
 
-@pytest.mark.parametrize("seed", [*range(1, SEEDS + 1), LEFT_BEHIND])
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), 4}))
 async def test_nothing_goes_quiet_and_nothing_is_lost_for_ninety_days(
     one_url: str, tmp_path: Path, seed: int
 ) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.services.calendar_sync.domain.mappings import is_in_domain
 from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy, fail_sync, request_sync
 from holdfast.services.calendar_sync.models import CalendarState
 from holdfast.simulators.google import Restore, RevokeAccess
+from holdfast.store import put
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.crashing_process import CrashError, CrashingProcess, Fuse
 from tests.services.calendar_sync.harness import (
@@ -20,6 +22,8 @@ from tests.services.calendar_sync.harness import (
     BOB,
     BOB2,
     BOSS,
+    CAROL,
+    CAROL2,
     STRANGER,
     Harness,
     calendar_harness,
@@ -123,6 +127,28 @@ async def test_secondaries_leave_events_when_a_mapping_ends(harness: Harness, ro
     await harness.work()
     await _judge_unmapped(harness, ids)
     assert harness.live() == [BOB]
+
+
+@pytest.mark.parametrize("mapping", [{}, {ALICE: ["alice@third.jp"]}], ids=["unmapped", "mapped anew"])
+async def test_a_guest_taken_off_by_hand_just_before_their_mapping_changes_leaves_no_secondary(
+    harness: Harness, mapping: dict[str, list[str]]
+) -> None:
+    await harness.begin()
+    event_id = harness.create(BOSS, ALICE, BOB)
+    await harness.work()
+    # The event is on record as one of Bob's calendar, which nobody reads from here on.
+    [record] = await harness.records()
+    await harness.runtime.store.commit(put(replace(record, calendar_id=BOB)))
+    harness.map({ALICE: [ALICE2], CAROL: [CAROL2]})
+    await harness.engine.refresh()
+    await harness.work()
+    assert [one.calendar_id for one in await harness.records()] == [BOB]
+    harness.uninvite(BOSS, event_id, ALICE)
+    harness.map({CAROL: [CAROL2], **mapping})
+    await harness.engine.refresh()
+    await harness.work()
+    assert harness.attendees(BOSS, event_id) == [BOB]
+    assert await harness.records() == []
 
 
 async def test_without_credentials_they_leave_others_events_at_once_and_ones_own_later(

@@ -102,9 +102,10 @@ class CalendarState(Document, rename="camel"):
     """Sync state of one calendar; held by one process at a time.
 
     `asked` grows with each reason to sync that came in, `taken` is its value when the sync at work, or the
-    last one, began: while they differ, another sync is due. `secondaries` are those that the
-    last full sync was requested for. With `unmapped_at` it has one full sync to come, which takes these off
-    again, or adds what could not be added without this organizer's credentials; then it is deleted.
+    last one, began: while they differ, another sync is due. `secondaries` are those that the last full sync
+    was requested for, `former_secondaries` those of earlier mappings, which it takes off. With `unmapped_at`
+    it has one full sync to come, which takes all of these off again, or adds what could not be added without
+    this organizer's credentials; then it is deleted.
     """
 
     calendar_id: Address
@@ -123,6 +124,7 @@ class CalendarState(Document, rename="camel"):
     error: str = ""
     results: list[EventResult] = []
     secondaries: list[str] = []
+    former_secondaries: list[str] = []
     unmapped_at: datetime | None = None
     fence: int = 0
     owner: str = ""

@@ -86,7 +86,14 @@ def follow_mapping(
         return CalendarState(calendar_id=calendar_id, asked=1, due_at=now, secondaries=secondaries)
     if state.secondaries == secondaries and state.unmapped_at is None:
         return None
-    return request_sync(replace(state, secondaries=secondaries, unmapped_at=None), now, full=True)
+    former = [one for one in dict.fromkeys(all_secondaries(state)) if one not in secondaries]
+    after = replace(state, secondaries=secondaries, former_secondaries=former, unmapped_at=None)
+    return request_sync(after, now, full=True)
+
+
+def all_secondaries(state: CalendarState) -> list[str]:
+    """Return the addresses that this calendar's mappings, the present and earlier ones, may have added."""
+    return [*state.secondaries, *state.former_secondaries]
 
 
 def await_organizer(
@@ -139,14 +146,15 @@ def complete_sync(
 ) -> CalendarState | None:
     """Complete the sync that began with `start`; None for a calendar no longer mapped, which is deleted."""
     # A full sync was requested while it ran: the next must not go on from the place this one reached.
-    token = outcome.sync_token if state.generation == start.generation else state.sync_token
+    if state.generation == start.generation:
+        state = replace(state, sync_token=outcome.sync_token, former_secondaries=[])
     again = state.asked > state.taken
     if state.unmapped_at is not None and not again:
         return None
     poll_at = now + timedelta(seconds=policy.poll_s * (1 - spread / 10))
     due_at = earliest_start(state, now, policy.gap_s) if again else poll_at
     return replace(
-        state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
+        state, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
         status="fine", failures=0, error="",
         results=[*reversed(outcome.results[-RESULTS_MAX:]), *state.results][:RESULTS_MAX],
     )  # fmt: skip

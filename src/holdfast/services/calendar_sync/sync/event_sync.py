@@ -11,7 +11,7 @@ changes nothing that was done.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -33,6 +33,7 @@ from holdfast.services.calendar_sync.domain.mappings import Entries, is_in_domai
 from holdfast.services.calendar_sync.domain.sync_state import (
     SyncOutcome,
     SyncPolicy,
+    all_secondaries,
     await_organizer,
     begin_sync,
     complete_sync,
@@ -123,7 +124,7 @@ class EventSync:
         try:
             await self._read(run(full=True), EventQuery(time_min=since))
         except (ReauthRequiredError, ForbiddenError, NotFoundError):
-            if start.unmapped_at is not None and start.secondaries:
+            if start.unmapped_at is not None and all_secondaries(start):
                 await self._clean_up_unreadable(run(full=True))
             raise
 
@@ -194,9 +195,7 @@ class EventSync:
     async def _apply_missing(self, run: SyncRun) -> list[Applied]:
         """After a full read, apply the rules to events on record that are no longer on this calendar."""
         applied: list[Applied] = []
-        known = Query(SyncedEvent).where("calendar_id", "==", run.calendar_id).limit(PAGE)
-        async for found in self._store.scan(known):
-            record = found.doc
+        async for record in self._records_of(run):
             past = record.ends_at is not None and record.ends_at < self._clock.now()
             if past or record.id in run.records:
                 continue
@@ -207,18 +206,29 @@ class EventSync:
                 applied = []
         return applied
 
+    async def _records_of(self, run: SyncRun) -> AsyncIterator[SyncedEvent]:
+        """Yield the records that this calendar's sync answers for: its own, and those of calendars that are
+        mapped no longer with an address it may have added; a mapped calendar's sync answers for its own."""
+        own = Query(SyncedEvent).where("calendar_id", "==", run.calendar_id).limit(PAGE)
+        async for found in self._store.scan(own):
+            yield found.doc
+        async for record in self._records_with_secondaries(run):
+            if record.calendar_id not in run.mappings:
+                yield record
+
+    async def _records_with_secondaries(self, run: SyncRun) -> AsyncIterator[SyncedEvent]:
+        for secondary in all_secondaries(run.start):
+            added = Query(SyncedEvent).where("added", "array-contains", secondary).limit(PAGE)
+            async for found in self._store.scan(added):
+                yield found.doc
+
     async def _clean_up_unreadable(self, run: SyncRun) -> None:
         """Take the secondaries of somebody who is mapped no longer off others' events, as their organizers:
         the person's own calendar can't be read."""
-        for secondary in run.start.secondaries:
-            async for found in self._store.scan(
-                Query(SyncedEvent).where("added", "array-contains", secondary).limit(PAGE)
-            ):
-                record = found.doc
-                if record.id in run.records or record.organizer in ("", run.calendar_id):
-                    continue
+        async for record in self._records_with_secondaries(run):
+            if record.id not in run.records and record.organizer not in ("", run.calendar_id):
                 await self._commit_some(run, self._count(run, [await self._apply_vanished(run, record)]))
-        await self._commit(run.start, (), lambda fresh: replace(fresh, secondaries=[]))
+        await self._commit(run.start, (), lambda fresh: replace(fresh, secondaries=[], former_secondaries=[]))
 
     # -- commits ---------------------------------------------------------------------------------
 
