@@ -51,6 +51,13 @@ async def _(world: World) -> None:
     await world.act(renewals.calculate(world.by, P, as_of=AS_OF))
 
 
+@scenario(Renewals.withdraw)
+async def _(world: World) -> None:
+    renewals = await _calculated(world)
+    (run,) = (await renewals.portfolio(TENANT).runs.all(P))[0]
+    await world.act(renewals.withdraw(world.by, P, run.job_id, reason="wrong day"))
+
+
 @scenario(Renewals.trigger)
 async def _(world: World) -> None:
     renewals = await _calculated(world)

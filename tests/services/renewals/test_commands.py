@@ -82,21 +82,32 @@ def test_a_sample_is_calculated_looked_at_and_sent_to_the_rms(tmp_path: Path) ->
     assert [one["url"] for one in outbox("endpoints", "list")["items"]] == ["https://rms.example/1"]
 
 
+def test_a_wrong_run_is_withdrawn_and_the_one_before_it_counts_again() -> None:
+    run("sample", "--residents", "20", "--as-of", "2026-03-01")
+    first, wrong = (run("calculate", P, "--as-of", day)["id"] for day in ("2026-03-01", "2026-02-01"))
+    done = run("withdraw", P, wrong, "--reason", "wrong day")
+    assert (done["jobId"], done["latest"]["jobId"], done["events"]) == (wrong, first, {})
+    assert [one["jobId"] for one in run("runs", P)["items"]] == [first]
+    assert "was already withdrawn by" in run("withdraw", P, wrong, code=1)
+    plain = CliRunner().invoke(app, ["renewals", "withdraw", P, first])
+    assert "The run as of 2026-03-01 is withdrawn; no run is left." in " ".join(plain.stdout.split())
+
+
 def test_a_tier_of_a_great_many_is_sent_by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     run("sample", "--residents", "60", "--as-of", "2026-03-01")
     job = run("calculate", P, "--as-of", "2026-03-01")
     flagged = job["high"] + job["medium"]
     outbox("endpoints", "create", "https://rms.example/1", "--id", P)
     monkeypatch.setattr("holdfast.services.renewals.operations.AT_ONCE_MAX", 1)
-    left = run("trigger", P, "--no-wait")
+    left = run("trigger", P, "--tier", "flagged", "--no-wait")
     assert (left["status"], left["told"], left["residents"]) == ("pending", 0, flagged)
-    told = run("trigger", P)
+    told = run("trigger", P, "--tier", "flagged")
     assert (told["id"], told["status"], told["counts"]) == (left["id"], "completed", {"created": flagged})
     assert len(outbox("deliveries", "list", "--endpoint", P)["items"]) == min(flagged, 50)
-    again = CliRunner().invoke(app, ["renewals", "trigger", P])
+    again = CliRunner().invoke(app, ["renewals", "trigger", P, "--tier", "flagged"])
     assert f"completed: {flagged} were in flight already." in " ".join(again.stdout.split())
     outbox("endpoints", "disable", P)
-    assert "endpoints enable property-0001 --outbox renewals" in run("trigger", P, code=1)
+    assert "endpoints enable property-0001 --outbox renewals" in run("trigger", P, "--tier", "high", code=1)
 
 
 def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) -> None:
@@ -154,7 +165,7 @@ def test_what_is_wrong_with_the_outbox_is_said_in_one_line(words: tuple[str, ...
         (("risk", "nowhere"), 1, "no property 'nowhere'"),
         (("runs", "nowhere"), 1, "no property 'nowhere'"),
         (("history", "nobody"), 1, "no resident 'nobody'"),
-        (("trigger", "nowhere"), 1, "no property 'nowhere'"),
+        (("trigger", "nowhere", "--tier", "high"), 1, "no property 'nowhere'"),
         (("calibration", "--property", "nowhere"), 1, "no property 'nowhere'"),
         (("outcome", "nobody", "l", "left", "--on", "2026-03-01"), 1, "no resident 'nobody'"),
         (("calculate", P, "--key", ""), 2, "not be empty"),
@@ -171,6 +182,8 @@ def test_what_is_wrong_with_the_outbox_is_said_in_one_line(words: tuple[str, ...
         ),
         (("risk", P, "--tier", "huge"), 2, "is none of"),
         (("trigger", P, "resident-1", "--tier", "high"), 2, "not both"),
+        (("trigger", P), 2, "nobody is sent by default"),
+        (("withdraw", P, "run-lost"), 1, "no run 'run-lost'"),
         (("import", "not-there"), 2, "does not exist"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,

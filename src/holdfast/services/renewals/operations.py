@@ -33,6 +33,7 @@ from holdfast.services.renewals.jobs.risk_events import (
     event_id_of,
 )
 from holdfast.services.renewals.jobs.trigger_jobs import TriggerJobs, trigger_workflow
+from holdfast.services.renewals.jobs.withdrawal import Withdrawal, Withdrawals
 from holdfast.services.renewals.models import (
     OUTBOX_MODELS,
     CalculationJob,
@@ -43,6 +44,7 @@ from holdfast.services.renewals.models import (
     Resident,
     RiskScore,
     SourceState,
+    Summary,
     TriggerJob,
 )
 from holdfast.services.renewals.queries.deliveries import RmsDeliveries
@@ -94,6 +96,9 @@ class Renewals:
     def trigger_jobs(self, tenant_id: str) -> TriggerJobs:
         return TriggerJobs(self.store(tenant_id), self.trigger_workflow)
 
+    def withdrawals(self, tenant_id: str) -> Withdrawals:
+        return Withdrawals(self.store(tenant_id))
+
     def deliveries(self, tenant_id: str) -> RmsDeliveries:
         return RmsDeliveries(self.store(tenant_id))
 
@@ -125,6 +130,20 @@ class Renewals:
         jobs = self.jobs(by.tenant_id)
         return await jobs.start(property_id, as_of=as_of, by=by.actor, key=key, record=record)
 
+    @operation("renewals.run_withdrawn", area=AREA, verb="withdraw", needs="developer", subject="run_id")
+    async def withdraw(self, by: Operator, property_id: str, run_id: str, *, reason: str = "") -> Withdrawal:
+        """Withdraw the latest run: the one before it is the latest again; what was sent stays on record."""
+        withdrawals = self.withdrawals(by.tenant_id)
+        why = f"withdrawn by {by.actor}" + (f": {reason}" if reason else "")
+        done = await by.commit(
+            lambda tx: withdrawals.add(tx, property_id, run_id, why=why),
+            details=lambda done: {
+                "property": property_id, "asOfDate": done.job.as_of_date.isoformat(), "reason": reason,
+                "latest": None if done.latest is None else done.latest.job_id,
+            },
+        )  # fmt: skip
+        return msgspec.structs.replace(done, events=await withdrawals.count_events(done.job))
+
     @operation("renewals.triggered", area=AREA, verb="trigger", needs="developer", subject="resident_id")
     async def trigger(self, by: Operator, property_id: str, resident_id: str) -> TriggerResult:
         """Send one resident of the latest run to the RMS; ConflictError for one who is not flagged."""
@@ -138,7 +157,7 @@ class Renewals:
             raise ConflictError(f"resident {resident_id!r} is not flagged: the latest run says low risk")
         events = self._events(by.tenant_id)
         (result,) = await by.commit(
-            lambda tx: events.add(tx, scores), subject=event_id_of(scores[0]),
+            lambda tx: events.add(tx, scores, calculation_id=run.job_id), subject=event_id_of(scores[0]),
             details=lambda results: {"status": results[0].status},
         )  # fmt: skip
         return result
@@ -150,7 +169,7 @@ class Renewals:
         """Send those of the residents named who are flagged in the latest run."""
         portfolio = self.portfolio(by.tenant_id)
         run = await portfolio.require_run(property_id)
-        return await self._send(by, await portfolio.flagged(residents, run, property_id))
+        return await self._send(by, run, await portfolio.flagged(residents, run, property_id))
 
     @operation("renewals.triggered", area=AREA, verb="trigger", needs="developer", subject="property_id")
     async def trigger_tiers(
@@ -163,7 +182,7 @@ class Renewals:
         if count_of(run, tiers) <= AT_ONCE_MAX:
             store = self.store(by.tenant_id)
             return await self._send(
-                by, await scores_of_run(store, property_id, run.calculated_at, tiers=tiers)
+                by, run, await scores_of_run(store, property_id, run.calculated_at, tiers=tiers)
             )
 
         async def record(tx: Transaction, job: TriggerJob) -> None:
@@ -174,12 +193,15 @@ class Renewals:
             property_id, run, tiers=tiers, by=by.actor, record=record
         )
 
-    async def _send(self, by: Operator, scores: Sequence[RiskScore]) -> list[TriggerResult]:
+    async def _send(self, by: Operator, run: Summary, scores: Sequence[RiskScore]) -> list[TriggerResult]:
         """Commit batch by batch; the audit event of each says what became of its residents."""
         events, results = self._events(by.tenant_id), list[TriggerResult]()
         for start in range(0, len(scores), BATCH):
             batch = scores[start : start + BATCH]
-            results += await by.commit(lambda tx, batch=batch: events.add(tx, batch), details=counts_of)  # type: ignore[misc]
+            results += await by.commit(
+                lambda tx, batch=batch: events.add(tx, batch, calculation_id=run.job_id),  # type: ignore[misc]
+                details=counts_of,
+            )
         return results
 
     @operation("renewals.rules_set", area=AREA, verb="configure", needs="admin", subject="property_id")

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import typer
 
-from holdfast.services.renewals.commands import data, reports, rules, triggers
+from holdfast.services.renewals.commands import data, reports, rules, triggers, withdrawals
 
 commands = typer.Typer(help="Who will not renew, why, and sending them to the RMS.", no_args_is_help=True)
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "import": data.import_command, "source": data.source_command,
     "sample": data.sample_command, "calculate": data.calculate_command,
+    "withdraw": withdrawals.withdraw_command,
     "portfolio": reports.portfolio_command, "risk": reports.risk_command,
     "runs": reports.runs_command, "history": reports.history_command,
     "trigger": triggers.trigger_command, "what-if": rules.what_if_command,

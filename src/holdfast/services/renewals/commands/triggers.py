@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ from holdfast.services.renewals.commands.options import (
     terminal,
     working,
 )
-from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
+from holdfast.services.renewals.domain.scoring import FLAGGED
 from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.jobs.trigger_jobs import describe_progress
 from holdfast.services.renewals.models import TRIGGER_JOBS, TriggerJob
@@ -27,8 +27,11 @@ from holdfast.services.renewals.operations import Renewals
 def trigger_command(
     ctx: typer.Context,
     property_id: PropertyId,
-    resident: Annotated[list[str] | None, typer.Argument(help="Residents; none means a whole tier.")] = None,
-    tier: Annotated[Tier | None, typer.Option(help="Which tier; high and medium unless given.")] = None,
+    resident: Annotated[list[str] | None, typer.Argument(help="Residents; or else a --tier.")] = None,
+    tier: Annotated[
+        Literal["high", "medium", "low", "flagged"] | None,
+        typer.Option(help="A whole tier of the latest run; flagged is high and medium."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Of more than 10,000: work on it here, and wait for it.")
     ] = True,
@@ -47,11 +50,16 @@ def trigger_command(
     """
     if resident and tier:
         raise typer.BadParameter("name residents or a --tier, not both")
+    if not resident and tier is None:
+        raise typer.BadParameter(
+            "name residents or a --tier (high, medium or flagged): nobody is sent by default"
+        )
 
     async def act(renewals: Renewals, by: Operator) -> list[TriggerResult] | TriggerJob:
         if resident:
             return await renewals.trigger_residents(by, property_id, resident)
-        sent = await renewals.trigger_tiers(by, property_id, tiers=FLAGGED if tier is None else (tier,))
+        tiers = FLAGGED if tier is None or tier == "flagged" else (tier,)
+        sent = await renewals.trigger_tiers(by, property_id, tiers=tiers)
         return await _finish(renewals, sent) if isinstance(sent, TriggerJob) and wait else sent
 
     sent = operate(ctx, act, tenant=tenant)

@@ -14,6 +14,7 @@ from holdfast.errors import (
     JobFailedError,
     KeyReusedError,
     LeaseLostError,
+    NotFoundError,
     OutcomeUnknownError,
     RetryLaterError,
     VersionConflictError,
@@ -99,6 +100,13 @@ class CalculationJobs:
 
     async def get(self, job_id: str) -> CalculationJob:
         return (await get_or_404(self._store, CalculationJob, job_id, what="job")).doc
+
+    async def of_property(self, property_id: str, job_id: str) -> CalculationJob:
+        """One of a property's jobs, in whatever state; NotFoundError for another property's."""
+        job = await self.get(job_id)
+        if job.property_id != property_id:
+            raise NotFoundError(f"no run {job_id!r} of property {property_id!r}", "run")
+        return job
 
     async def start(
         self,

@@ -19,6 +19,7 @@ from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
     OUTBOX_MODELS,
+    CalculationJob,
     DeliveryState,
     RiskScore,
     RmsEndpoint,
@@ -140,10 +141,16 @@ class RiskEvents:
         """The property's endpoint; ConflictError says what to do where it is missing or disabled."""
         return _usable(await self._store.get(RmsEndpoint, property_id), property_id)
 
-    async def add(self, tx: Transaction, scores: Sequence[RiskScore]) -> list[TriggerResult]:
-        """Create the events of scores of one property, at most `BATCH`; replay those that were abandoned."""
+    async def add(
+        self, tx: Transaction, scores: Sequence[RiskScore], *, calculation_id: str = ""
+    ) -> list[TriggerResult]:
+        """Create the events of scores of one run, at most `BATCH`; replay those that were abandoned.
+
+        ConflictError once the run is withdrawn.
+        """
         if not scores:
             return []
+        await _require_current(tx, calculation_id)
         property_id, now = scores[0].property_id, self._store.clock.now()
         endpoint = _usable(await tx.get(RmsEndpoint, property_id), property_id)
         stored = await self._store.get_many(DeliveryState, [delivery_id_of(one) for one in scores])
@@ -166,6 +173,13 @@ class RiskEvents:
         if delivery.state in ABANDONED and await self._deliveries.replay_one(delivery.id, tx, only=ABANDONED):
             return "re-queued"
         return "already queued"
+
+
+async def _require_current(tx: Transaction, calculation_id: str) -> None:
+    # Jobs of earlier releases don't name their run; it could not be withdrawn either.
+    run = await tx.get(CalculationJob, calculation_id) if calculation_id else None
+    if run is not None and run.doc.withdrawn_at is not None:
+        raise ConflictError(f"run {calculation_id!r} was {run.doc.error}; send by the latest run")
 
 
 def _usable(endpoint: Snapshot[RmsEndpoint] | None, property_id: str) -> RmsEndpoint:

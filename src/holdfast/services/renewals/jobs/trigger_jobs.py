@@ -24,7 +24,13 @@ from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.model import schema_of
 from holdfast.services.renewals.domain.scoring import Tier
-from holdfast.services.renewals.jobs.risk_events import BATCH, Record, RiskEvents, describe_counts
+from holdfast.services.renewals.jobs.risk_events import (
+    BATCH,
+    Record,
+    RiskEvents,
+    TriggerResult,
+    describe_counts,
+)
 from holdfast.services.renewals.models import TRIGGER_JOBS, RiskScore, Summary, TriggerJob, TriggerState
 from holdfast.services.renewals.queries.finished_runs import count_of
 from holdfast.services.renewals.queries.lookup import get_or_404, wait_until_done
@@ -68,11 +74,10 @@ class TriggerRun:
 
     async def _send(self, page: QueryPage[RiskScore]) -> None:
         """Commit the events of a page with the progress of the job, while the job is still ours."""
-        await self._require_endpoint()
         job = self._job
 
         async def act(tx: Transaction) -> dict[str, Any]:
-            results = await self._events.add(tx, page.docs)
+            results = await self._add(tx, page.docs)
             counts = Counter(job.counts)
             counts.update(one.status for one in results)
             changes: dict[str, Any] = {
@@ -85,9 +90,9 @@ class TriggerRun:
         for name, value in (await self._store.transact(act, attempts=ATTEMPTS)).items():
             setattr(job, name, value)
 
-    async def _require_endpoint(self) -> None:
+    async def _add(self, tx: Transaction, scores: Sequence[RiskScore]) -> list[TriggerResult]:
         try:
-            await self._events.require_endpoint(self._job.property_id)
+            return await self._events.add(tx, scores, calculation_id=self._job.calculation_id)
         except ConflictError as fault:
             # Invalid, so that the job ends here with the reason instead of being retried.
             raise InvalidError(fault.message) from None
@@ -151,8 +156,8 @@ class TriggerJobs:
         self, tx: Transaction, property_id: str, run: Summary, *, tiers: Sequence[Tier], by: str
     ) -> TriggerJob:
         job, writes = self._runs.writes_start(self._workflow, fields={
-            "property_id": property_id, "calculated_at": run.calculated_at, "tiers": list(tiers),
-            "requested_by": by, "residents": count_of(run, tiers),
+            "property_id": property_id, "calculated_at": run.calculated_at, "calculation_id": run.job_id,
+            "tiers": list(tiers), "requested_by": by, "residents": count_of(run, tiers),
         })  # fmt: skip
         assert isinstance(job, TriggerJob)
         tx.write(*writes, put(TriggerState(property_id=property_id, tenant_id=job.tenant_id, job_id=job.id)))

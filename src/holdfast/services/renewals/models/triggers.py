@@ -34,6 +34,7 @@ class TriggerJob(RunFields, rename="camel"):
 
     property_id: str
     calculated_at: datetime
+    calculation_id: str = ""
     tiers: list[Tier]
     requested_by: str = ""
     residents: Count = 0

@@ -43,6 +43,8 @@ class FinishedRuns:
             job = (await get_or_404(self._store, CalculationJob, run_id, what="run")).doc
         except NotFoundError:
             job = None
+        if job is not None and job.property_id == property_id and job.withdrawn_at is not None:
+            raise NotFoundError(f"run {run_id!r} was {job.error}; its scores count no longer", "run")
         if job is None or job.property_id != property_id or job.status != "completed":
             raise NotFoundError(
                 f"no finished run {run_id!r} of property {property_id!r};"
@@ -60,6 +62,12 @@ class FinishedRuns:
             query = query.where("calculated_at", "<=", until)
         page = await self._store.query(query.order_by("-calculated_at").limit(limit).after(cursor))
         return [summary_of(job) for job in page.docs], page.cursor
+
+    async def before(self, property_id: str, calculated_at: datetime) -> Summary | None:
+        """The one that was calculated last before then."""
+        query = _finished(property_id).where("calculated_at", "<", calculated_at)
+        jobs = (await self._store.query(query.order_by("-calculated_at").limit(1))).docs
+        return summary_of(jobs[0]) if jobs else None
 
     async def _up_to(self, property_id: str, as_of: date) -> Summary | None:
         """Of the nearest day up to this one, the run that was calculated last."""

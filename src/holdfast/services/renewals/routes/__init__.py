@@ -2,9 +2,17 @@
 
 from typing import Final
 
-from holdfast.services.renewals.routes import calibration, csv_export, deliveries, risk, source, triggers
+from holdfast.services.renewals.routes import (
+    calibration,
+    csv_export,
+    deliveries,
+    risk,
+    source,
+    triggers,
+    withdrawals,
+)
 
 ROUTES: Final = (
     *risk.ROUTES, *csv_export.ROUTES, *triggers.ROUTES, *deliveries.ROUTES, *calibration.ROUTES,
-    *source.ROUTES,
+    *source.ROUTES, *withdrawals.ROUTES,
 )  # fmt: skip

@@ -62,6 +62,7 @@ class JobResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | None
     created_at: datetime
     completed_at: datetime | None
+    withdrawn_at: datetime | None
 
 
 class ScoreResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -120,7 +121,7 @@ def job_response(job: CalculationJob) -> JobResponse:
         status=job.status, as_of_date=job.as_of_date, calculated_at=job.calculated_at,
         residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
         risk_tiers={"high": job.high, "medium": job.medium, "low": job.low}, error=job.error,
-        created_at=job.created_at, completed_at=job.completed_at,
+        created_at=job.created_at, completed_at=job.completed_at, withdrawn_at=job.withdrawn_at,
     )  # fmt: skip
 
 
