@@ -32,8 +32,10 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "proxies": ("HOLDFAST_PROXIES",),
     "oidc": ("HOLDFAST_OIDC",),
     "limits": ("HOLDFAST_LIMITS",),
+    "services": ("HOLDFAST_SERVICES",),
 }
-SERVICES = "services"
+# The tables of services' settings, [service.NAME]; no variable holds all of them.
+SETTINGS = "service"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
 _URLS = {
     "store": "sqlite:///data/holdfast.db",
@@ -163,7 +165,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     proxies: tuple[str, ...] = ()
     oidc: tuple[Issuer, ...] = ()
     limits: RequestLimits = RequestLimits()
-    services: Mapping[str, Mapping[str, Any]] = {}
+    services: tuple[str, ...] | None = None  # None is every installed one
+    service_settings: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def prefix(self) -> str:
@@ -186,6 +189,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "proxies": ", ".join(self.proxies),
             "oidc": ", ".join(issuer.issuer for issuer in self.oidc),
             "limits": ", ".join(f"{name} {n:g}" for name, n in msgspec.structs.asdict(self.limits).items()),
+            "services": "all" if self.services is None else ", ".join(self.services),
         }
 
     def __repr__(self) -> str:
@@ -211,6 +215,8 @@ def load_config(
     settings |= _from_arguments(arguments or {})
     values = {name: _check(name, value, source) for name, (value, source) in settings.items()}
     home = Path(values.pop("home", ".holdfast")).expanduser().absolute()
+    if SETTINGS in values:
+        values["service_settings"] = values.pop(SETTINGS)
     values.setdefault("store", f"sqlite:///{quote(str(home / 'holdfast.db'))}")
     return Config(home=home, **values)
 
@@ -225,13 +231,26 @@ def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
     if file is None and not path.exists():
         return {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and permissions") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}; fix that line") from None
-    _refuse_unknown([name for name in table if name != SERVICES], f"{path}: ")
+        both = re.search(r"(?m)^\s*\[services\.", text) and re.search(r"(?m)^\s*services\s*=", text)
+        remedy = "write settings of services under [service.NAME]" if both else "fix that line"
+        raise ConfigError(f"{path} is not valid TOML: {error}; {remedy}") from None
+    if isinstance(table.get("services"), dict):
+        table[SETTINGS] = _merge_former(table, path)
+    _refuse_unknown([name for name in table if name != SETTINGS], f"{path}: ")
     return {name: (value, str(path)) for name, value in table.items()}
+
+
+def _merge_former(table: dict[str, Any], path: Path) -> object:
+    """The settings of services, also under their former name `[services.NAME]`."""
+    former = table.pop("services")
+    if SETTINGS in table:
+        raise ConfigError(f"{path}: write all settings of services under [service.NAME]", SETTINGS)
+    return former
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
@@ -261,8 +280,10 @@ def _refuse_unknown(names: Iterable[str], source: str) -> None:
 def _check(name: str, value: object, source: str) -> Any:
     if name == "port":
         return _check_port(value, source)
-    if name == SERVICES:
-        return _check_services(value, source)
+    if name == SETTINGS:
+        return _check_settings(value, source)
+    if name == "services":
+        return _check_list(name, value, source, what="names of services")
     if name in _TABLES:
         table = _check_table(name, value, source)
         return _check_issuers(table, source) if name == "oidc" else table
@@ -291,9 +312,9 @@ def _is_parseable(url: str) -> bool:
     return True
 
 
-def _check_services(value: object, source: str) -> dict[str, dict[str, Any]]:
+def _check_settings(value: object, source: str) -> dict[str, dict[str, Any]]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
-        raise ConfigError(f"{source}: write settings of a service under [services.NAME]", SERVICES)
+        raise ConfigError(f"{source}: write settings of a service under [service.NAME]", SETTINGS)
     return value
 
 
@@ -317,10 +338,12 @@ def _check_issuers(issuers: tuple[Issuer, ...], source: str) -> tuple[Issuer, ..
     return issuers
 
 
-def _check_list(name: str, value: object, source: str) -> tuple[str, ...]:
+def _check_list(
+    name: str, value: object, source: str, what: str = "host names and networks"
+) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise ConfigError(f"{source}: {name} is a list of host names and networks", name)
+        raise ConfigError(f"{source}: {name} is a list of {what}", name)
     return tuple(word.strip() for word in words if word.strip())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +21,14 @@ from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditEntry
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.model import schema_of
-from holdfast.runtime import Runtime, derived_keys, documents_of, find_services, sealed_fields
+from holdfast.runtime import (
+    Runtime,
+    derived_keys,
+    documents_of,
+    find_services,
+    sealed_fields,
+    select_services,
+)
 from holdfast.services.gwi.models.records import AUDIT as GWI_AUDIT
 from holdfast.services.renewals.models import RmsEndpoint
 from holdfast.store import create
@@ -29,9 +37,9 @@ _AT = datetime(2026, 11, 15, tzinfo=UTC)
 _KINDS = (Endpoint, RmsEndpoint)
 
 
-async def _keep(home: Path, keys: str) -> None:
+async def _keep(home: Path, keys: str, *, services: Sequence[str] | None = None) -> None:
     config = load_config({"home": home}, environ={})
-    store = await open_store(config.store, documents_of(find_services()))
+    store = await open_store(config.store, documents_of(select_services(find_services(), services)))
     await store.migrate()
     secrets = EndpointSecrets(Vault.from_settings(keys))
     for kind in _KINDS:
@@ -83,6 +91,24 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
     assert signed["holdfast_audit_heads"] == 1
     assert asyncio.run(_signs(tmp_path, new)) == [True, True, True]
     assert asyncio.run(_signs(tmp_path, old)) == [False, False, False]
+
+
+def test_what_services_that_are_not_chosen_sealed_is_rotated_too_without_tables_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = new_key("old"), new_key("new")
+    asyncio.run(_keep(tmp_path, old, services=["renewals"]))
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("HOME", str(tmp_path)), ("KEYS", f"{new},{old}"), ("SERVICES", "hackernews")):
+        monkeypatch.setenv(f"HOLDFAST_{name}", value)
+    before = structlog.get_config()
+    done = CliRunner().invoke(app, ["keys", "rotate", "--json"])
+    structlog.configure(**before)
+    assert done.exit_code == 0, done.output
+    resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
+    assert [resealed["/".join(schema_of(kind).path.names)] for kind in _KINDS] == [1, 1]
+    theirs = select_services(find_services(), ["renewals", "hackernews"])
+    assert set(resealed) == {"/".join(schema_of(kind).path.names) for kind in sealed_fields(theirs)}
 
 
 async def _verified(home: Path, keys: str, *, append: bool = False) -> list[bool]:

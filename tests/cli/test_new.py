@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,6 +18,8 @@ from urllib.request import Request, urlopen
 import pytest
 from typer.testing import CliRunner
 
+import holdfast
+from holdfast import services
 from holdfast.cli import app
 from holdfast.cli.new import PATHS
 from holdfast.config import load_config
@@ -30,6 +33,7 @@ from tests.cli.terminal import Typed, typed
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 _SECRET = new_secret()
+_SOURCE = Path(holdfast.__file__).parents[1]
 
 
 def _new(home: Path, *arguments: str) -> Typed:
@@ -63,17 +67,17 @@ def _announce(project: Path) -> None:
 
 def _environment(project: Path, home: Path) -> dict[str, str]:
     return {
-        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(project / "src"), "HOLDFAST_HOME": str(home),
+        "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{project}/src:{_SOURCE}", "HOLDFAST_HOME": str(home),
         "HOLDFAST_PARCEL_WATCH_SECRET": _SECRET,
     }  # fmt: skip
 
 
 @contextmanager
 def _serving(project: Path, home: Path) -> Iterator[str]:
-    command = [*_HOLDFAST, "serve", "--port", "0", "--only", "parcel-watch"]
+    command = [*_HOLDFAST, "serve", "--port", "0"]
     with subprocess.Popen(
-        command, cwd=home, env=_environment(project, home), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        text=True,
+        command, cwd=project, env=_environment(project, home), stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         try:
             assert process.stderr is not None
@@ -95,22 +99,52 @@ def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) 
     made = _run(project, tmp_path, "tokens", "create", "me", "--role", "developer", "--json")
     caller = {"authorization": f"Bearer {made['token']}", "content-type": "application/json"}
     with _serving(project, tmp_path) as url:
-        status, item = _ask(f"{url}/api/v1/items", caller, b'{"text": "by hand"}')
+        status, item = _ask(f"{url}/parcel-watch/api/v1/items", caller, b'{"text": "by hand"}')
         assert (status, item["text"]) == (201, "by hand")
         body = b'{"text": "by webhook"}'
         signed = dict(WebhookSigner([_SECRET]).headers("m1", int(time.time()), body))
-        assert _ask(f"{url}/webhook", signed, body)[0] == 202
+        assert _ask(f"{url}/parcel-watch/webhook", signed, body)[0] == 202
         end = time.monotonic() + 20
-        while len(items := _ask(f"{url}/api/v1/items", caller)[1]["items"]) < 2:
+        while len(items := _ask(f"{url}/parcel-watch/api/v1/items", caller)[1]["items"]) < 2:
             assert time.monotonic() < end
             time.sleep(0.05)
         assert [one["text"] for one in items] == ["by webhook", "by hand"]
-        status, closed = _ask(f"{url}/api/v1/items/{item['id']}/close", caller, b"")
+        status, closed = _ask(f"{url}/parcel-watch/api/v1/items/{item['id']}/close", caller, b"")
         assert (status, closed["status"]) == (200, "closed")
         with urlopen(Request(f"{url}/console/parcel-watch", headers=caller), timeout=60) as page:
             text = page.read().decode()
         assert "by webhook" in text
         assert "<h1>Parcel watch</h1>" in text
+        paths = _ask(f"{url}/openapi.json", caller)[1]["paths"]
+    foreign = _foreign()
+    assert [address for address in foreign if f"/{address}" in text] == []
+    assert [path for path in paths if path.split("/")[1] in foreign] == []
+    assert _own_tables(tmp_path / "holdfast.db") == {"parcel_watch_items"}
+
+
+def _foreign() -> list[str]:
+    return [name.replace("_", "-") for name in services.folders()]
+
+
+def _own_tables(file: Path) -> set[str]:
+    with closing(sqlite3.connect(file)) as database:
+        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return {name for (name,) in rows if not name.startswith(("holdfast_", "_holdfast", "sqlite_"))}
+
+
+def test_a_project_has_its_own_collections_and_commands_beside_the_platforms(
+    project: Path, tmp_path: Path
+) -> None:
+    steps = _run(project, tmp_path, "schema", "diff", "--json")["changes"]
+    tables = {step.removeprefix("create table ") for step in steps if step.startswith("create table ")}
+    assert "holdfast_deliveries" in tables
+    assert {table for table in tables if not table.startswith("holdfast_")} == {"parcel_watch_items"}
+    told = subprocess.run(
+        [*_HOLDFAST, "--help"], cwd=project, env=_environment(project, tmp_path), capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert "parcel-watch" in told.stdout
+    assert [address for address in _foreign() if address in told.stdout] == []
 
 
 def test_its_commands_act_and_are_on_the_audit_trail(project: Path, tmp_path: Path) -> None:
@@ -124,7 +158,7 @@ def test_its_commands_act_and_are_on_the_audit_trail(project: Path, tmp_path: Pa
 
 def _run(project: Path, home: Path, *words: str) -> Any:
     done = subprocess.run(
-        [*_HOLDFAST, *words], cwd=home, env=_environment(project, home), capture_output=True, text=True
+        [*_HOLDFAST, *words], cwd=project, env=_environment(project, home), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

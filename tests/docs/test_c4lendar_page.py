@@ -35,7 +35,7 @@ def test_the_settings_of_the_setup_are_accepted_and_whole() -> None:
     assert block is not None
     given = tomllib.loads(block[1])
     secret = {"webhook_secret": "0123456789abcdef"}
-    settings = msgspec.convert(given["services"]["c4lendar"] | secret, C4lendarSettings)
+    settings = msgspec.convert(given["service"]["c4lendar"] | secret, C4lendarSettings)
     assert settings.in_use
     assert asyncio.run(check_settings(settings)).fine
     required = ("bot_token", "owner_id", "webhook_secret", "google_client")

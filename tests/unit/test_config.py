@@ -76,6 +76,7 @@ def test_the_environment_chooses_the_collection_prefix(environment: str, prefix:
         ({}, 'hots = "a"', "holdfast.toml: unknown setting 'hots'; did you mean host?"),
         ({}, 'colour = "a"', "holdfast.toml: unknown setting 'colour'; known are allow, audit_url,"),
         ({}, "port = ", "holdfast.toml is not valid TOML"),
+        ({}, "services = 1", "holdfast.toml: services is a list of names of services"),
         ({"HOLDFAST_STORE": "hunter2"}, "", "HOLDFAST_STORE: store must be a URL such as sqlite:///"),
     ],
 )
@@ -116,6 +117,36 @@ def test_a_file_that_is_not_text_is_told() -> None:
 )
 def test_secrets_in_a_url_are_masked_and_the_rest_is_kept(url: str, shown: str) -> None:
     assert redact(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("environ", "text", "services"),
+    [
+        ({}, "", None),
+        ({}, 'services = ["renewals", "gwi"]', ("renewals", "gwi")),
+        ({}, "services = []", ()),
+        ({"HOLDFAST_SERVICES": "gwi, calendar-sync"}, 'services = ["renewals"]', ("gwi", "calendar-sync")),
+    ],
+)
+def test_the_services_that_run_are_a_list_in_the_file_or_the_environment(
+    environ: dict[str, str], text: str, services: tuple[str, ...] | None
+) -> None:
+    _file(text)
+    assert load_config(environ=environ).services == services
+
+
+@pytest.mark.parametrize("table", ["service", "services"])
+def test_settings_of_a_service_are_read_under_their_name_and_under_the_former(table: str) -> None:
+    _file(f"[{table}.renewals]\nsource = 'here'")
+    config = load_config(environ={})
+    assert (config.service_settings, config.services) == ({"renewals": {"source": "here"}}, None)
+
+
+@pytest.mark.parametrize("text", ['services = ["gwi"]\n[services.gwi]', "[services.gwi]\n[service.gwi]"])
+def test_settings_under_both_names_or_beside_the_list_are_refused_with_the_place(text: str) -> None:
+    _file(text)
+    with pytest.raises(ConfigError, match=r"under \[service\.NAME\]"):
+        load_config(environ={})
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))

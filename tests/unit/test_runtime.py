@@ -14,12 +14,14 @@ from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, DeclarationError, HoldfastError
+from holdfast.http.guard import declared_routes
 from holdfast.kit.audit.models import AuditHead
 from holdfast.kit.inbox import InboxItem, MissedDelivery, Source, Verified
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.schedules import Job, Slot
 from holdfast.model import Document, document
 from holdfast.runtime import Runtime, documents_of, find_services
+from holdfast.server import compose
 from holdfast.service import Context, Health, Parts, Service, Webhook
 from holdfast.store import Transaction, put
 from holdfast.worker import Supervisor
@@ -102,7 +104,7 @@ def loop() -> Falls:
 @pytest.fixture
 async def runtime(tmp_path: Path, loop: Falls) -> AsyncIterator[Runtime]:
     config = load_config(
-        {"home": tmp_path}, environ={}, file=_file(tmp_path, '[services.greetings]\nwords = "moin"')
+        {"home": tmp_path}, environ={}, file=_file(tmp_path, '[service.greetings]\nwords = "moin"')
     )
     made = await Runtime.open(config, services=[_service(loop)])
     yield made
@@ -145,9 +147,9 @@ async def test_health_is_the_worst_of_the_parts(tmp_path: Path) -> None:
 
 async def test_a_wrong_setting_names_its_table(tmp_path: Path) -> None:
     config = load_config(
-        {"home": tmp_path}, environ={}, file=_file(tmp_path, "[services.greetings]\ntimes = 'x'")
+        {"home": tmp_path}, environ={}, file=_file(tmp_path, "[service.greetings]\ntimes = 'x'")
     )
-    with pytest.raises(ConfigError, match=r"\[services\.greetings\]"):
+    with pytest.raises(ConfigError, match=r"\[service\.greetings\]"):
         await Runtime.open(config, services=[_service()])
 
 
@@ -156,6 +158,23 @@ async def test_a_service_nobody_knows_is_refused_with_those_there_are(tmp_path: 
         await Runtime.open(
             load_config({"home": tmp_path}, environ={}), services=[_service()], only=["greeting"]
         )
+
+
+async def test_the_setting_chooses_among_the_installed_services_in_its_order(tmp_path: Path) -> None:
+    config = load_config({"home": tmp_path}, environ={"HOLDFAST_SERVICES": "renewals,calendar-sync"})
+    runtime = await Runtime.open(config)
+    names = [service.name for service in runtime.services]
+    words = {word for path, _, _ in declared_routes(compose(runtime).app) for word in path.split("/")[1:3]}
+    await runtime.close()
+    assert names == ["renewals", "calendar_sync"]
+    others = {"c4lendar", "gwi", "hackernews"}
+    assert words & {"renewals", "calendar-sync", *others} == {"renewals", "calendar-sync"}
+
+
+async def test_a_setting_that_names_no_service_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    config = load_config({"home": tmp_path}, environ={"HOLDFAST_SERVICES": "renewal"})
+    with pytest.raises(ConfigError, match="there is no service 'renewal'; there are: c4lendar, cal"):
+        await Runtime.open(config)
 
 
 async def test_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:

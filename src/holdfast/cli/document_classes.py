@@ -10,13 +10,14 @@ from types import ModuleType
 
 import typer
 
+from holdfast.config import load_config
 from holdfast.model.document import Document, declared_in
-from holdfast.runtime import documents_of, find_services
+from holdfast.runtime import documents_of, find_services, select_services
 
 
 def document_classes(names: Sequence[str]) -> list[type[Document]]:
     """The classes in `package.module` or `package.module:Name`; without names, all a process
-    keeps: the kit's and every service's.
+    keeps: the kit's and those of the chosen services.
 
     A name that leads nowhere is wrong usage: the command ends with exit code 2.
     """
@@ -24,8 +25,12 @@ def document_classes(names: Sequence[str]) -> list[type[Document]]:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    found = [cls for name in names for cls in _named(name)] if names else documents_of(find_services())
+    found = [cls for name in names for cls in _named(name)] if names else _of_chosen_services()
     return list(dict.fromkeys(found))
+
+
+def _of_chosen_services() -> list[type[Document]]:
+    return documents_of(select_services(find_services(), load_config().services))
 
 
 def _named(name: str) -> list[type[Document]]:

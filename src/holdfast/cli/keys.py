@@ -19,8 +19,18 @@ from holdfast.kit.audit.checkpoints import FILE
 from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.logs import log_to_stderr
 from holdfast.model import schema_of
-from holdfast.runtime import KIT_PART, derived_keys, documents_of, find_services, sealed_fields, vault_of
+from holdfast.runtime import (
+    KIT_PART,
+    derived_keys,
+    documents_of,
+    find_services,
+    has_documents,
+    sealed_fields,
+    select_services,
+    vault_of,
+)
 from holdfast.service import Service
+from holdfast.store import MigrationRequest
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -91,11 +101,14 @@ class OldKeyUse(msgspec.Struct, frozen=True):
 
 
 async def _rotate() -> tuple[list[Rotation], list[SignedHeads], list[OldKeyUse]]:
-    config, services = load_config(), find_services()
+    config, installed = load_config(), find_services()
     # Not the services themselves: what they seal must be reached even where one could not start.
-    store = await open_store(config.store, documents_of(services), env=config.prefix)
+    store = await open_store(config.store, documents_of(installed), env=config.prefix)
     try:
-        await store.migrate()
+        chosen = select_services(installed, config.services)
+        # What a service that is no longer chosen has sealed would be lost with the old key.
+        services = [one for one in installed if one in chosen or await has_documents(store, one.documents)]
+        await store.migrate(MigrationRequest(only=tuple(map(schema_of, documents_of(services)))))
         vault = vault_of(config)
         done = [
             await rotate(vault, kind, fields=fields, store=store, report=_progress)

@@ -19,6 +19,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from holdfast import services
+from holdfast.config import load_config
+from holdfast.errors import ConfigError
 
 _FIRST: Final = ("serve", "work", "demo", "doctor", "backup", "copy", "new")
 _TOLD: Final = re.compile(r'"""`holdfast ([a-z0-9-]+)`: (.+?\.)("""|$)')
@@ -45,7 +47,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for command in (*_own(), *_of_services(), *_of_outside_services()):
+        of_services = _chosen([*_of_services(), *_of_outside_services()])
+        for command in (*_own(), *of_services):
             self.add_command(command)
 
 
@@ -58,6 +61,16 @@ def _own() -> list[LazyCommand]:
 
 def _place(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
+
+
+def _chosen(commands: list[TyperCommand | TyperGroup]) -> list[TyperCommand | TyperGroup]:
+    """The commands of the services that are chosen; all while the settings can't be read."""
+    try:
+        names = load_config().services
+    except ConfigError:
+        return commands
+    addresses = None if names is None else [name.replace("_", "-") for name in names]
+    return [one for one in commands if addresses is None or one.name in addresses]
 
 
 def _of_services() -> Iterator[LazyCommand]:

@@ -23,7 +23,7 @@ from holdfast.demo.sign_in import simulated_issuer
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
 from holdfast.private_files import make_folder
-from holdfast.runtime import Runtime, find_services
+from holdfast.runtime import Runtime, find_services, select_services
 from holdfast.server import address_of, listen, live
 from holdfast.service import Service
 
@@ -67,7 +67,7 @@ def _lock(home: Path) -> TextIO:
 async def _run(config: Config, listener: socket.socket) -> None:
     # Simulators and a browser on this machine must reach it, also when it listens on all interfaces.
     url = config.public_url or address_of(listener).replace("0.0.0.0", LOOPBACK).replace("[::]", "[::1]")
-    services = find_services()
+    services = select_services(find_services(), config.services)
     scenes = _select_scenes(find_scenes(), services)
     async with SimulatorSet(clock=SystemClock(), public_url=url) as world:
         settings = {
@@ -75,9 +75,9 @@ async def _run(config: Config, listener: socket.socket) -> None:
         }
         _remove_settings(settings)
         # Services of other packages have no scene, and keep their own settings.
-        others = {name: table for name, table in config.services.items() if name not in settings}
+        others = {name: table for name, table in config.service_settings.items() if name not in settings}
         config = msgspec.structs.replace(
-            config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK),
+            config, public_url=url, service_settings={**others, **settings}, allow=(*config.allow, LOOPBACK),
             oidc=(*config.oidc, simulated_issuer(world)),
         )  # fmt: skip
 

@@ -22,10 +22,10 @@ from holdfast.kit.access import ApiToken, User
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
 from holdfast.kit.worker_loop import wait_first, wait_for_wake
-from holdfast.model import Document, schema_of
+from holdfast.model import Document
 from holdfast.operation import Operator, operation
 from holdfast.routing import By, RequestBody, action_route, read_route
-from holdfast.runtime import Runtime, find_services
+from holdfast.runtime import Runtime, find_services, has_documents
 from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, Store, put
 
@@ -195,13 +195,8 @@ async def _claim_store(store: Store) -> None:
 
 async def _in_use(store: Store) -> bool:
     """Whether users, tokens or services have documents there."""
-    models: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
-    for kind in (*models, *(kind for service in find_services() for kind in service.documents)):
-        query: Query[Any] = Query(kind).limit(1)
-        query = query.across_parents() if schema_of(kind).path.nested else query
-        if schema_of(kind) in store.catalog and (await store.privileged().query(query)).items:
-            return True
-    return False
+    own: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
+    return await has_documents(store, [*own, *(kind for one in find_services() for kind in one.documents)])
 
 
 class Activity:

@@ -11,12 +11,13 @@ services and the keys of the vault, `part_registry` names the parts that service
 them, `health` reports on them.
 """
 
-from holdfast.runtime.discovery import find_services
+from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import (
     KIT_DOCUMENTS,
     KIT_SEALED,
     derived_keys,
     documents_of,
+    has_documents,
     sealed_fields,
 )
 from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
@@ -35,8 +36,10 @@ __all__ = [
     "derived_keys",
     "documents_of",
     "find_services",
+    "has_documents",
     "keys_in",
     "sealed_fields",
+    "select_services",
     "settings_of",
     "vault_of",
 ]

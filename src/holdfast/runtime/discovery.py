@@ -29,15 +29,17 @@ def _service_in(folder: str) -> Service:
     return service
 
 
-def select_services(installed: Sequence[Service], only: Sequence[str] | None) -> list[Service]:
-    """The named services in that order, or all where none is named; `ConfigError` for an unknown name."""
-    if not only:
+def select_services(
+    installed: Sequence[Service], names: Sequence[str] | None, *, source: str = "services"
+) -> list[Service]:
+    """The named services in that order, all for None; `ConfigError` names the source of an unknown name."""
+    if names is None:
         return list(installed)
     known = {word: service for service in installed for word in (service.name, service.address)}
-    unknown = [name for name in only if name not in known]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        names = ", ".join(sorted(service.address for service in installed)) or "none"
+        there = ", ".join(sorted(service.address for service in installed)) or "none"
         raise ConfigError(
-            f"--only {unknown[0]}: there is no service of that name; there are: {names}", "only"
+            f"{source}: there is no service {unknown[0]!r}; there are: {there}", source.lstrip("-")
         )
-    return [known[name] for name in dict.fromkeys(only)]
+    return [known[name] for name in dict.fromkeys(names)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
+from holdfast.errors import ConfigError
 from holdfast.kit.access import ApiToken, Session, Setup, SignInLink, User, VisitorSession
 from holdfast.kit.access.visitors import VISITOR_KEY
 from holdfast.kit.activity import ActivityMinute
@@ -27,6 +29,7 @@ from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.vault import DerivedKey, Rotation
 from holdfast.model import Document, schema_of
 from holdfast.service import Service
+from holdfast.store import Query, Store
 from holdfast.store_copy import Copy
 
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
@@ -56,6 +59,17 @@ _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     """Every document class of a process: the kit's and those of its services."""
     return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
+
+
+async def has_documents(store: Store, kinds: Iterable[type[Document]]) -> bool:
+    """Whether the store has a document of any of these classes; a missing table has none."""
+    for kind in kinds:
+        query: Query[Any] = Query(kind).limit(1)
+        query = query.across_parents() if schema_of(kind).path.nested else query
+        with suppress(ConfigError):
+            if schema_of(kind) in store.catalog and (await store.privileged().query(query)).items:
+                return True
+    return False
 
 
 def claimed_by_workers(services: Sequence[Service]) -> list[type[Document]]:

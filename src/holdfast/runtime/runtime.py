@@ -136,8 +136,13 @@ class Runtime:
         services: Sequence[Service] | None = None,
         migrate: bool = True,
     ) -> Runtime:
-        """Open the store, migrate it to what is declared, and build the services."""
-        chosen = select_services(find_services() if services is None else services, only)
+        """Open the store, migrate it to what is declared, and build the services.
+
+        Without `services` these are the installed ones that `only`, or else the setting, names.
+        """
+        names = only or (config.services if services is None else None)
+        installed = find_services() if services is None else services
+        chosen = select_services(installed, names, source="--only" if only else "services")
         vault = vault_of(config)
         documents = documents_of(chosen)
         store = await open_store(config.store, documents, env=config.prefix, clock=clock)

@@ -21,7 +21,7 @@ KEYS_FILE: Final = "keys"
 
 def settings_of(service: Service, config: Config) -> Any:
     """A service's own table of the settings, checked; `ConfigError` names the table."""
-    table = dict(config.services.get(service.name, {}))
+    table = dict(config.service_settings.get(service.name, {}))
     for field in msgspec.structs.fields(service.settings):
         variable = f"HOLDFAST_{service.name}_{field.name}".upper()
         if os.environ.get(variable):
@@ -29,7 +29,7 @@ def settings_of(service: Service, config: Config) -> Any:
     try:
         return msgspec.convert(table, service.settings, strict=False)
     except msgspec.ValidationError as fault:
-        raise ConfigError(f"[services.{service.name}]: {fault}", service.name) from None
+        raise ConfigError(f"[service.{service.name}]: {fault}", service.name) from None
 
 
 def vault_of(config: Config) -> Vault:

@@ -18,6 +18,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
+import holdfast
 from holdfast.app import open_store
 from holdfast.cli import app
 from holdfast.config import Config, load_config
@@ -57,6 +58,8 @@ def _here(home: Path, variables: dict[str, str], options: tuple[str, ...]) -> tu
 def _alone(home: Path, variables: dict[str, str], prefix: tuple[str, ...]) -> tuple[str, int]:
     """In a process of its own, where other packages or another disk are to be seen."""
     command = [*prefix, sys.executable, "-m", "holdfast", "doctor", "--json"]
+    packages = os.pathsep.join([variables.get("PYTHONPATH", ""), str(Path(holdfast.__file__).parents[1])])
+    variables = {**variables, "PYTHONPATH": packages.strip(os.pathsep)}
     done = subprocess.run(command, cwd=home, env=variables, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     return done.stdout, done.returncode
@@ -128,7 +131,7 @@ def install_service(home: Path) -> None:
         def build(context):
             async def credentials():
                 if context.settings.token != "right":
-                    raise ReauthRequiredError("the provider refuses the token of [services.probe]")
+                    raise ReauthRequiredError("the provider refuses the token of [service.probe]")
                 return CheckResult("probe credentials", True, "taken")
 
             return Parts(checks=[credentials])

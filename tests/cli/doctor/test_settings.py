@@ -76,7 +76,7 @@ def test_a_keys_file_that_others_can_read(home: Path) -> None:
 
 
 def test_a_settings_file_with_secrets_that_everybody_can_read(home: Path) -> None:
-    (home / "holdfast.toml").write_text('[services.mail]\npassword = "hunter2"\n')
+    (home / "holdfast.toml").write_text('[service.mail]\npassword = "hunter2"\n')
     (home / "holdfast.toml").chmod(0o644)
     assert "chmod 640" in fault(home, "settings file")
     assert "hunter2" not in json.dumps(examine(home))
@@ -88,15 +88,26 @@ def test_a_network_that_is_none(home: Path) -> None:
 
 def test_a_service_setting_that_does_not_fit(home: Path) -> None:
     install_service(home)
-    (home / "holdfast.toml").write_text("[services.probe]\nretries = 'often'\n")
-    assert "[services.probe]" in fault(home, "settings of probe", PYTHONPATH=str(home))
+    (home / "holdfast.toml").write_text("[service.probe]\nretries = 'often'\n")
+    assert "[service.probe]" in fault(home, "settings of probe", PYTHONPATH=str(home))
 
 
 def test_settings_of_a_service_that_is_not_there(home: Path) -> None:
-    (home / "holdfast.toml").write_text("[services.calender_sync]\nmappings = 'm.csv'\n")
+    (home / "holdfast.toml").write_text("[service.calender_sync]\nmappings = 'm.csv'\n")
     told = fault(home, "settings of calender_sync")
     assert "there is no service of that name" in told
     assert "calendar_sync" in told
+
+
+def test_a_chosen_service_that_is_not_there(home: Path) -> None:
+    assert "there are: c4lendar" in fault(home, "services", HOLDFAST_SERVICES="renewal")
+
+
+def test_services_that_are_not_chosen_are_not_examined_though_their_settings_are_known(home: Path) -> None:
+    (home / "holdfast.toml").write_text('services = ["renewals"]\n[service.gwi]\napp_id = 1\n')
+    names = {finding["name"] for finding in examine(home)["findings"]}
+    assert "settings of renewals" in names
+    assert "settings of gwi" not in names
 
 
 def test_a_home_that_can_hold_nothing(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def _burning(act: Any, fuse: Fuse) -> Any:
 @contextlib.asynccontextmanager
 async def _opened(order: Order) -> AsyncIterator[Runtime]:
     base = load_config({"home": Path(order["home"]), "store": order["url"]}, environ={})
-    config = msgspec.structs.replace(base, services={"c4lendar": order["settings"]})
+    config = msgspec.structs.replace(base, service_settings={"c4lendar": order["settings"]})
     runtime = await Runtime.open(config, services=[service], clock=SystemClock())
     try:
         yield runtime

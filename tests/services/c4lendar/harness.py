@@ -149,8 +149,8 @@ class Harness:
     async def restart(self, **settings: Any) -> None:
         """Another process on the same store, in place of this one."""
         await self.runtime.close()
-        table = {**self.config.services["c4lendar"], **settings}
-        self.config = msgspec.structs.replace(self.config, services={"c4lendar": table})
+        table = {**self.config.service_settings["c4lendar"], **settings}
+        self.config = msgspec.structs.replace(self.config, service_settings={"c4lendar": table})
         self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
 
 
@@ -187,7 +187,7 @@ async def chat_harness(
             **(settings or {}),
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": PUBLIC}, environ={})
-        config = msgspec.structs.replace(base, services={"c4lendar": table})
+        config = msgspec.structs.replace(base, service_settings={"c4lendar": table})
         runtime = await Runtime.open(config, services=[service], clock=clock)
         harness = Harness(telegram, google, runtime, session, clock, config)
         try:

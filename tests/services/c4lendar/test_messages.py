@@ -33,7 +33,11 @@ async def test_messages_of_two_processes_keep_the_limits(sqlite_url: str, tmp_pa
         harness.telegram.run(SetLimits(enforced=True))
         before = len(harness.telegram.calls)
         messages = [(1_000 + number // 2 % CHATS, f"message {number}") for number in range(MESSAGES)]
-        order = {"url": sqlite_url, "home": str(tmp_path), "settings": harness.config.services["c4lendar"]}
+        order = {
+            "url": sqlite_url,
+            "home": str(tmp_path),
+            "settings": harness.config.service_settings["c4lendar"],
+        }
         orders = [order | {"messages": messages[half::2]} for half in (0, 1)]
         async with run_processes("tests.services.c4lendar.bot_process", "send", *orders) as senders:
             await asyncio.gather(*(one.end(within_s=300.0) for one in senders))

@@ -34,7 +34,7 @@ async def test_a_killed_process_doubles_and_loses_nothing(url: str, tmp_path: Pa
         harness.google.run(AddPerson(email=ACCOUNTS[2]))
         for email in ACCOUNTS:
             await harness.connect(email)
-        order = {"url": url, "home": str(tmp_path), "settings": harness.config.services["c4lendar"]}
+        order = {"url": url, "home": str(tmp_path), "settings": harness.config.service_settings["c4lendar"]}
         before = await _ended_runs(harness)
         titles: list[str] = []
         for death in [*range(2, MOMENTS, STEP), "before the insert", "after the insert"]:

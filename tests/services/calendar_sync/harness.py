@@ -251,7 +251,7 @@ async def calendar_harness(
             **(settings or {}),
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
-        config = msgspec.structs.replace(base, services={"calendar_sync": table}, **(more or {}))
+        config = msgspec.structs.replace(base, service_settings={"calendar_sync": table}, **(more or {}))
         runtime = await open_runtime(config, clock)
         app.app = create_app(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))

@@ -20,10 +20,10 @@ class Shell:
     """Runs `holdfast calendar-sync …` with the harness's settings."""
 
     def __init__(self, harness: Harness, home: Path) -> None:
-        table = harness.config.services["calendar_sync"]
+        table = harness.config.service_settings["calendar_sync"]
         lines = [f'{name} = "{value}"' for name, value in table.items() if isinstance(value, str)]
         settings = [f'store = "{harness.config.store}"', f'public_url = "{harness.config.public_url}"']
-        text = "\n".join([*settings, f'home = "{home}"', "[services.calendar_sync]", *lines, ""])
+        text = "\n".join([*settings, f'home = "{home}"', "[service.calendar_sync]", *lines, ""])
         (home / "holdfast.toml").write_text(text)
         self._home = home
 

@@ -43,7 +43,7 @@ class Served:
         lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
         head = [f"{name} = {json.dumps(value)}" for name, value in {
             "home": str(home), "store": url, "public_url": address}.items()]  # fmt: skip
-        own = ["[services.calendar_sync]", *lines, "sync_lease_s = 2", "sync_gap_s = 0.1", ""]
+        own = ["[service.calendar_sync]", *lines, "sync_lease_s = 2", "sync_gap_s = 0.1", ""]
         (home / "holdfast.toml").write_text("\n".join([*head, f"port = {self.port}", *own]))
 
     async def start(self) -> None:

@@ -137,7 +137,7 @@ async def github_harness(
             "webhook_secret": SECRET, **changed,
         }  # fmt: skip
         loaded = load_config({"home": home, "store": url}, environ={})
-        loaded = msgspec.structs.replace(loaded, services={"gwi": table})
+        loaded = msgspec.structs.replace(loaded, service_settings={"gwi": table})
         runtime = await Runtime.open(loaded, services=[service], clock=clock)
         stack.push_async_callback(runtime.close)
         surface = compose(runtime)

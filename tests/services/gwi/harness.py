@@ -123,7 +123,7 @@ async def opened(
 ) -> AsyncIterator[Harness]:
     """One more process on the store."""
     loaded = load_config({"home": home, "store": url, **config}, environ={})
-    loaded = msgspec.structs.replace(loaded, services={"gwi": settings})
+    loaded = msgspec.structs.replace(loaded, service_settings={"gwi": settings})
     runtime = await Runtime.open(loaded, services=[service], clock=clock)
     try:
         yield Harness(runtime, clock)

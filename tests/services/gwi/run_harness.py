@@ -106,7 +106,7 @@ async def run_harness(
 ) -> AsyncIterator[RunHarness]:
     """One process on the store; with `found`, a tenant is stored first."""
     loaded = load_config({"home": home, "store": url, "allow": "127.0.0.1"}, environ={})
-    loaded = msgspec.structs.replace(loaded, services={"gwi": settings})
+    loaded = msgspec.structs.replace(loaded, service_settings={"gwi": settings})
     runtime = await Runtime.open(loaded, services=[service], clock=clock)
     try:
         harness = RunHarness(runtime, clock)

@@ -62,7 +62,7 @@ async def opened(
     """One more process on the store."""
     table = {"enabled": True, "api_url": hackernews.api_url, "site_url": hackernews.url, **settings}
     loaded = load_config({"home": home, "store": url, **config}, environ={})
-    loaded = msgspec.structs.replace(loaded, services={"hackernews": table})
+    loaded = msgspec.structs.replace(loaded, service_settings={"hackernews": table})
     runtime = await Runtime.open(loaded, services=[service], clock=clock)
     try:
         yield Harness(hackernews, runtime, clock)

@@ -121,7 +121,7 @@ def write_settings(news: Harness, home: Path) -> None:
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
     head = [f"store = {json.dumps(news.runtime.config.store)}", f"home = {json.dumps(str(home))}"]
     (home / "holdfast.toml").write_text(
-        "\n".join([*head, "[services.hackernews]", "enabled = true", *lines, ""])
+        "\n".join([*head, "[service.hackernews]", "enabled = true", *lines, ""])
     )
 
 

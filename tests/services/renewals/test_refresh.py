@@ -43,7 +43,7 @@ async def source(postgres_url: str) -> AsyncIterator[Platform]:
 
 def file_of(folder: Path, source: Platform, **more: Any) -> Path:
     """Settings that name the source."""
-    lines = [f'home = "{folder}"', "[services.renewals]", f'source = "{source.url}"']
+    lines = [f'home = "{folder}"', "[service.renewals]", f'source = "{source.url}"']
     lines += [f"{name} = {value!r}" for name, value in more.items()]
     path = folder / "holdfast.toml"
     path.write_text("\n".join(lines))

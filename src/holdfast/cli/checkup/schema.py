@@ -16,7 +16,15 @@ from holdfast.cli.schema import DEPLOY_COMMANDS
 from holdfast.config import Config, redact
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit.vault import Vault, new_key
-from holdfast.runtime import KEYS_FILE, Runtime, documents_of, find_services, keys_in, settings_of
+from holdfast.runtime import (
+    KEYS_FILE,
+    Runtime,
+    documents_of,
+    find_services,
+    keys_in,
+    select_services,
+    settings_of,
+)
 from holdfast.service import CheckResult, Service
 from holdfast.store import Store
 
@@ -33,12 +41,17 @@ _REMEDIES: Final = {
 
 async def stored(config: Config, *, integrity: bool) -> AsyncIterator[CheckResult]:
     """Every check that needs the store or the services; with `integrity` all of a file's pages."""
-    services = find_services()
+    installed = find_services()
+    try:
+        services = select_services(installed, config.services)
+    except ConfigError as fault:
+        yield CheckResult("services", False, fault.message, "correct `services` (HOLDFAST_SERVICES)")
+        return
     sound = True
     for finding in (settings(service, config) for service in services):
         sound = sound and finding.fine
         yield finding
-    for finding in strangers(services, config):
+    for finding in strangers(installed, config):
         yield finding
     if (missing := _missing_file(config.store)) is not None:
         # Opening it would make it, and looking must change nothing.
@@ -93,17 +106,17 @@ def settings(service: Service, config: Config) -> CheckResult:
     try:
         settings_of(service, config)
     except ConfigError as fault:
-        return CheckResult(name, False, fault.message, f"correct [services.{service.name}] in holdfast.toml")
+        return CheckResult(name, False, fault.message, f"correct [service.{service.name}] in holdfast.toml")
     return CheckResult(name, True, "fit")
 
 
 def strangers(services: Sequence[Service], config: Config) -> Iterator[CheckResult]:
     """Settings that nobody reads, because no service has that name."""
     names = [service.name for service in services]
-    for name in sorted(config.services.keys() - set(names)):
+    for name in sorted(config.service_settings.keys() - set(names)):
         close = difflib.get_close_matches(name, names, n=1)
-        meant = f"did you mean [services.{close[0]}]?" if close else f"there are: {', '.join(names)}"
-        said = f"[services.{name}]: there is no service of that name, so nobody reads it"
+        meant = f"did you mean [service.{close[0]}]?" if close else f"there are: {', '.join(names)}"
+        said = f"[service.{name}]: there is no service of that name, so nobody reads it"
         yield CheckResult(
             f"settings of {name}", False, said, f"{meant}; correct or delete it in holdfast.toml"
         )

@@ -120,7 +120,7 @@ class Bot:
             return OAuthClient.parse(Path(self.settings.google_client).read_bytes())
         except OSError as error:
             raise ConfigError(
-                f"services.c4lendar.google_client: {self.settings.google_client} can't be read "
+                f"[service.c4lendar] google_client: {self.settings.google_client} can't be read "
                 f"({error.strerror}); download the client's JSON from the Cloud console"
             ) from None
 

@@ -19,13 +19,13 @@ async def check_settings(settings: C4lendarSettings) -> CheckResult:
     """Check that the settings are whole."""
     given = [bool(settings.bot_token), bool(settings.owner_id), bool(settings.google_client)]
     if not any(given):
-        return CheckResult(SETTINGS, True, "not in use: no bot_token under [services.c4lendar]")
+        return CheckResult(SETTINGS, True, "not in use: no bot_token under [service.c4lendar]")
     if not all(given):
         return CheckResult(
             SETTINGS,
             False,
             "half set up",
-            "set bot_token, owner_id and google_client under [services.c4lendar]",
+            "set bot_token, owner_id and google_client under [service.c4lendar]",
         )
     if settings.time_zone not in available_timezones():
         return CheckResult(

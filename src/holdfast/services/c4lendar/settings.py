@@ -1,4 +1,4 @@
-"""Settings: the table `[services.c4lendar]` of holdfast.toml."""
+"""Settings: the table `[service.c4lendar]` of holdfast.toml."""
 
 from __future__ import annotations
 

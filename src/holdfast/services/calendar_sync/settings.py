@@ -1,4 +1,4 @@
-"""Settings: the table `[services.calendar_sync]` of holdfast.toml."""
+"""Settings: the table `[service.calendar_sync]` of holdfast.toml."""
 
 from __future__ import annotations
 

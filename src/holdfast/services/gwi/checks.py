@@ -21,10 +21,10 @@ async def check_settings(settings: GwiSettings) -> CheckResult:
     """Check that the settings are whole."""
     given = [bool(settings.app_id), bool(settings.app_key), bool(settings.webhook_secret)]
     if not any(given):
-        return CheckResult(SETTINGS, True, "not in use: no app_id under [services.gwi]")
+        return CheckResult(SETTINGS, True, "not in use: no app_id under [service.gwi]")
     if not all(given):
         return CheckResult(
-            SETTINGS, False, "half set up", "set app_id, app_key and webhook_secret under [services.gwi]"
+            SETTINGS, False, "half set up", "set app_id, app_key and webhook_secret under [service.gwi]"
         )
     if len(settings.webhook_secret) < SECRET_CHARACTERS_MIN:
         return CheckResult(

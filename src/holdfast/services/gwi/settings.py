@@ -1,4 +1,4 @@
-"""Settings: the table `[services.gwi]` of holdfast.toml."""
+"""Settings: the table `[service.gwi]` of holdfast.toml."""
 
 from __future__ import annotations
 

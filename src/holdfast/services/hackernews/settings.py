@@ -1,4 +1,4 @@
-"""Settings: the table `[services.hackernews]` of holdfast.toml."""
+"""Settings: the table `[service.hackernews]` of holdfast.toml."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class HackerNewsSources:
     def require_enabled(self) -> None:
         """Raise ConfigError where the settings say that nothing is fetched."""
         if not self._settings.enabled:
-            raise ConfigError("fetching is off; set [services.hackernews] enabled = true", "enabled")
+            raise ConfigError("fetching is off; set [service.hackernews] enabled = true", "enabled")
 
     def api(self) -> HackerNewsApi:
         """Return the client of the public API."""

@@ -49,9 +49,7 @@ class Google:
         if self._account is None:
             path = self._settings.service_account
             if not path:
-                raise ConfigError(
-                    "no credentials: set [services.calendar_sync] service_account to a key file"
-                )
+                raise ConfigError("no credentials: set [service.calendar_sync] service_account to a key file")
             self._account = ServiceAccount(
                 self._session, ServiceAccountKey.read(Path(path)), clock=self._clock
             )

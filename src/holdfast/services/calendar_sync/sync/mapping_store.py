@@ -86,7 +86,7 @@ class MappingStore:
     async def reload(self) -> ReloadResult:
         """Read the source and put its map in force; raises, and keeps the last good one, when it can't."""
         if self._source is None:
-            raise ConfigError("no mappings: set [services.calendar_sync] mappings")
+            raise ConfigError("no mappings: set [service.calendar_sync] mappings")
         async with self._turn:
             stored = await self.last_reload()
             await self._read(stored.digest)

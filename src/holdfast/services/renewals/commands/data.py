@@ -108,7 +108,7 @@ def _source(place: str) -> TableSource:
 
 def _configured_source(renewals: Renewals) -> TableSource:
     if not renewals.refresh.in_use:
-        raise typer.BadParameter("name a folder or a database, or set `source` of [services.renewals]")
+        raise typer.BadParameter("name a folder or a database, or set `source` of [service.renewals]")
     return renewals.refresh.source()
 
 

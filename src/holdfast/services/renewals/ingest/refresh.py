@@ -29,7 +29,7 @@ TIME_LIMIT_S: Final = 3_600.0
 LATE: Final = 3
 _ERROR_CHARACTERS_MAX: Final = 500
 _BACK_OFF: Final = BackOff(first_s=2.0, wait_s_max=60.0)
-_REMEDY: Final = "correct what the message names, or `source` of [services.renewals] in holdfast.toml"
+_REMEDY: Final = "correct what the message names, or `source` of [service.renewals] in holdfast.toml"
 
 
 class SourceRefresh:

@@ -1,4 +1,4 @@
-"""The service's own table of holdfast.toml: `[services.renewals]`."""
+"""The service's own table of holdfast.toml: `[service.renewals]`."""
 
 from __future__ import annotations
 
