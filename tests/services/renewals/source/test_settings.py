@@ -32,7 +32,7 @@ def test_settings_that_do_not_fit_are_refused_without_being_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(f"HOLDFAST_RENEWALS_{name}", value)
-    with pytest.raises(ConfigError, match=r"\[services\.renewals\]") as raised:
+    with pytest.raises(ConfigError, match=r"\[service\.renewals\]") as raised:
         settings_of(service, load_config({"home": tmp_path}, environ={}))
     assert "sh@" not in raised.value.message
 
