@@ -60,7 +60,8 @@ class _Google:
 
 def _channels(store: Store, call_s: float, clock: SystemClock = _CLOCK) -> Channels:
     life = ChannelPolicy(concurrency=AT_ONCE)
-    return Channels(store, _Google(call_s, clock), name=NAME, key=b"k" * 32, kind=WatchChannel, life=life)
+    keys = {"k": b"k" * 32}
+    return Channels(store, _Google(call_s, clock), name=NAME, keys=keys, kind=WatchChannel, life=life)
 
 
 async def _filled(url: str, count: int) -> None:

@@ -26,7 +26,7 @@ from bench.measure import Goal, Pair, Place, Workload
 from holdfast.clock import SystemClock
 from holdfast.kit.vault import Vault, new_key
 from holdfast.providers.google_calendar import channel_token
-from holdfast.services.calendar_sync.sync.engine import NAME
+from holdfast.services.calendar_sync.sync.engine import CHANNEL_KEY
 from holdfast.simulators.google import AddPerson, CreateEvent, GoogleSimulator, ListChannels, ShowCalendar
 from holdfast.testing import free_port
 
@@ -142,7 +142,7 @@ async def accepting(place: Place, engine: str) -> AsyncIterator[Pair]:
     """Notifications at a steady rate, each answered once it is durable."""
     async with _scene(place, engine) as scene, aiohttp.ClientSession(scene.address) as client:
         notices = place.scale(NOTICES, QUICK_NOTICES)
-        key = Vault.from_settings(scene.keys).secrets(f"{NAME} channels")[0]
+        key = next(iter(Vault.from_settings(scene.keys).secrets(CHANNEL_KEY).values()))
         channels = scene.live()
         numbers = iter(range(1_000_000, 9_000_000))
 

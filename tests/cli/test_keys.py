@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import pkgutil
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,29 +15,31 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
+import holdfast
 from holdfast.app import open_store
 from holdfast.cli import app
-from holdfast.cli.keys import _old_key_uses
 from holdfast.config import load_config
-from holdfast.errors import DecryptionError
-from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditEntry
+from holdfast.errors import DecryptionError, HoldfastError
+from holdfast.kit.access.visitors import VISITOR_KEY
+from holdfast.kit.audit import AUDIT_KEY, AUDIT_MODELS, Audit, AuditEntry
+from holdfast.kit.channels import OpenChannel, Watch
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
-from holdfast.kit.vault import Rotation, Vault, new_key
+from holdfast.kit.processes import Process
+from holdfast.kit.vault import DerivedKey, Rotation, Vault, new_key
 from holdfast.model import schema_of
-from holdfast.runtime import (
-    Runtime,
-    derived_keys,
-    documents_of,
-    find_services,
-    sealed_fields,
-    select_services,
-)
+from holdfast.runtime import documents_of, find_services, key_register, sealed_fields, select_services
+from holdfast.runtime.key_uses import KeyUse, old_key_uses
 from holdfast.services.gwi.models.records import AUDIT as GWI_AUDIT
 from holdfast.services.renewals.models import RmsEndpoint
-from holdfast.store import create
+from holdfast.store import create, delete, patch
+from holdfast.testing import ManualClock
 
 _AT = datetime(2026, 11, 15, tzinfo=UTC)
 _KINDS = (Endpoint, RmsEndpoint)
+
+
+def _audit_keys(keys: str) -> tuple[bytes, ...]:
+    return tuple(Vault.from_settings(keys).secrets(AUDIT_KEY).values())
 
 
 async def _keep(home: Path, keys: str, *, services: Sequence[str] | None = None) -> None:
@@ -46,7 +51,7 @@ async def _keep(home: Path, keys: str, *, services: Sequence[str] | None = None)
         made = kind(id="there", tenant_id="acme", url="https://rms.example", created_at=_AT)
         made.secrets = [secrets.seal(made, new_secret())]
         await store.tenant("acme").commit(create(made))
-    audit = Audit(store, "acme", keys=Vault.from_settings(keys).secrets("audit"))
+    audit = Audit(store, "acme", keys=_audit_keys(keys))
     await audit.append(AuditEntry(action="act", actor="ann"))
     await store.close()
 
@@ -56,7 +61,7 @@ async def _signs(home: Path, keys: str) -> list[bool]:
     config = load_config({"home": home}, environ={})
     store = await open_store(config.store, documents_of(find_services()))
     found = [await store.tenant("acme").get(kind, "there") for kind in _KINDS]
-    audit = Audit(store, "acme", keys=Vault.from_settings(keys).secrets("audit"))
+    audit = Audit(store, "acme", keys=_audit_keys(keys))
     verified = (await audit.verify()).intact
     await store.close()
     told = []
@@ -84,9 +89,8 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
     assert done.exit_code == 0, done.output
     resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
     assert [resealed["/".join(schema_of(kind).path.names)] for kind in _KINDS] == [1, 1]
-    needed = [one["signs"] for one in json.loads(done.stdout)["oldKeys"]]
-    assert any("push channels" in signs for signs in needed), "without the old key they would go deaf"
-    assert not any("audit" in signs for signs in needed), "what is signed again needs no old key"
+    needed = [one["use"] for one in json.loads(done.stdout)["oldKeys"]]
+    assert needed == [VISITOR_KEY.signs], "what is sealed and signed again needs no old key"
     signed = {one["collection"]: one["signed"] for one in json.loads(done.stdout)["auditHeads"]}
     assert signed["holdfast_audit_heads"] == 1
     assert asyncio.run(_signs(tmp_path, new)) == [True, True, True]
@@ -116,7 +120,7 @@ async def _verified(home: Path, keys: str, *, append: bool = False) -> list[bool
     config = load_config({"home": home}, environ={})
     store = await open_store(config.store, documents_of(find_services()))
     await store.migrate()
-    secrets = Vault.from_settings(keys).secrets("audit") if keys else ()
+    secrets = _audit_keys(keys) if keys else ()
     verdicts = []
     for models in (AUDIT_MODELS, GWI_AUDIT):
         audit = Audit(store, "acme", keys=secrets, models=models)
@@ -158,39 +162,106 @@ def test_every_endpoint_there_is_says_what_it_seals() -> None:
         assert not issubclass(kind, Endpoint) or kind in sealed, kind
 
 
-def test_an_old_key_stays_for_as_long_as_what_it_signed_is_out_counted_from_the_first_rotation() -> None:
-    both, alone = (
-        Vault.from_settings(keys) for keys in (f"{new_key('new')},{new_key('old')}", new_key("new"))
+def _run(*words: str, code: int = 0) -> str:
+    before = structlog.get_config()
+    done = CliRunner().invoke(app, ["keys", *words, "--json"])
+    structlog.configure(**before)
+    assert done.exit_code == code, done.output
+    return str(done.exception.message) if isinstance(done.exception, HoldfastError) else done.stdout
+
+
+async def _record_uses(home: Path, keys: str) -> None:
+    """A process that works with these keys, and a channel whose token their first one has signed."""
+    await _keep(home, keys)
+    config, key_id = load_config({"home": home}, environ={}), Vault.from_settings(keys).current_key
+    store = (await open_store(config.store, documents_of(find_services()))).tenant("-")
+    now, later = store.clock.now(), store.clock.now() + timedelta(days=5)
+    process = Process(
+        id="p", host="h", pid=1, version="1", release_id="r", key_id=key_id, started_at=now, seen_at=later
     )
-    done = [
-        Rotation(id=f"r{n}", collection="c", fields=[], key_id="new", started_at=_AT + timedelta(hours=n),
-                 updated_at=_AT)
-        for n in (0, 5)
-    ]  # fmt: skip
-    services = find_services()
-
-    def uses(vault: Vault, days: float) -> dict[str, datetime]:
-        found = _old_key_uses(vault, done, services, now=_AT + timedelta(days=days))
-        return {one.signs: one.until for one in found}
-
-    assert uses(alone, 0) == {}
-    assert set(uses(both, 0).values()) == {_AT + timedelta(days=1), _AT + timedelta(days=7)}
-    assert list(uses(both, 2).values()) == [_AT + timedelta(days=7)]
-    assert uses(both, 7) == {}
+    current = OpenChannel(channel_id="c-1", resource_id="r", ends_at=later)
+    watch = Watch(
+        id="parcels-a", name="parcels", watched_id="a", status="watched", current=current, renew_at=later,
+        due_at=later, key_id=key_id,
+    )  # fmt: skip
+    await store.commit(create(process), create(watch))
+    await store.close()
 
 
-async def test_everything_derived_from_the_keys_is_registered(
+async def _replace_channel(home: Path, keys: str) -> bool:
+    """Whether the channel is due to be replaced; then it is, by these keys."""
+    config = load_config({"home": home}, environ={})
+    store = (await open_store(config.store, documents_of(find_services()))).tenant("-")
+    found = await store.get(Watch, "parcels-a")
+    assert found is not None
+    due = found.doc.due_at is not None and found.doc.due_at <= store.clock.now()
+    await store.commit(patch(Watch, "parcels-a", changes={"key_id": Vault.from_settings(keys).current_key}))
+    await store.commit(delete(Process, "p"))
+    await store.close()
+    return due
+
+
+def test_a_key_is_dropped_once_nothing_needs_it_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    purposes, secrets = set[str](), Vault.secrets
+    old, new = new_key("old"), new_key("new")
+    asyncio.run(_record_uses(tmp_path, old))
+    file = tmp_path / "keys"
+    file.write_text(f"{new},{old}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.delenv("HOLDFAST_KEYS", raising=False)
+    refused = _run("drop", "old", code=1)
+    for use in ("the process", "1 sealed in holdfast_endpoints", "1 signed in holdfast_audit_heads",
+                "tokens of 1 open push channels", VISITOR_KEY.signs):  # fmt: skip
+        assert use in refused
+    _run("rotate")
+    refused = _run("drop", "old", code=1)
+    assert "sealed in" not in refused
+    assert "signed in" not in refused
+    assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC: tokens of 1 open push channels", refused)
+    assert asyncio.run(_replace_channel(tmp_path, new)), "running processes are asked to open another"
+    assert "push channels" not in _run("drop", "old", code=1)
+    assert "current key" in _run("drop", "new", code=1)
+    assert "there is no key" in _run("drop", "older", code=1)
+    assert json.loads(_run("drop", "old", "--force")) == {"key": "old", "removed": True}
+    assert file.read_text() == new
+    assert file.stat().st_mode & 0o777 == 0o600
 
-    def recorded(vault: Vault, purpose: str) -> list[bytes]:
-        purposes.add(purpose)
-        return secrets(vault, purpose)
 
-    monkeypatch.setattr(Vault, "secrets", recorded)
-    services = [one for one in find_services() if one.name in ("calendar_sync", "hackernews")]
-    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}), services=services)
-    runtime.audit("acme")
-    await runtime.close()
-    assert purposes == {one.purpose for one in derived_keys(services)}
+def test_a_key_of_the_environment_is_only_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    old, new = new_key("old"), new_key("new")
+    asyncio.run(_keep(tmp_path, new))
+    monkeypatch.setenv("HOLDFAST_KEYS", f"{new},{old}")
+    assert json.loads(_run("drop", "old", "--force")) == {"key": "old", "removed": False}
+
+
+async def test_an_old_key_stays_for_as_long_as_what_it_signed_is_out_counted_from_the_first_rotation(
+    sqlite_url: str, clock: ManualClock
+) -> None:
+    services, now = find_services(), clock.now()
+    store = await open_store(sqlite_url, documents_of(services), clock=clock)
+    await store.migrate()
+    vault = Vault.from_settings(f"{new_key('new')},{new_key('old')}")
+    for n in (0, 5):
+        rotation = Rotation(id=f"r{n}", collection="c", fields=[], key_id="new",
+                            started_at=now + timedelta(hours=n), updated_at=now)  # fmt: skip
+        await store.privileged().commit(create(rotation))
+    assert await old_key_uses(store, Vault.from_settings(new_key("new")), services) == []
+    uses = await old_key_uses(store, vault, services)
+    assert uses == [KeyUse("old", VISITOR_KEY.signs, now + timedelta(days=1))]
+    await clock.advance(86_400)
+    assert await old_key_uses(store, vault, services) == []
+    await store.close()
+
+
+def test_every_derived_key_of_the_package_is_registered() -> None:
+    found = pkgutil.walk_packages(holdfast.__path__, "holdfast.")
+    modules = [importlib.import_module(one.name) for one in found if not one.name.endswith("__main__")]
+    declared = [one for module in modules for one in vars(module).values() if isinstance(one, DerivedKey)]
+    registered = key_register(find_services()).derived
+    assert len({one.purpose for one in declared}) >= 3
+    for key in declared:
+        assert key in registered

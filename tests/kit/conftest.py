@@ -65,7 +65,7 @@ def board(clock: ManualClock) -> FakeChannelProvider:
 @pytest.fixture
 def channels(kit_store: Store, board: FakeChannelProvider) -> Callable[..., Channels]:
     def make(**words: Any) -> Channels:
-        said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
+        said: dict[str, Any] = {"name": "calendar-sync", "keys": {"first": KEY}} | words
         return Channels(kit_store, board, **said)
 
     return make

@@ -41,7 +41,10 @@ Scene = Callable[[Channels, ManualClock], Awaitable[None]]
 
 def _process(store: Store, board: FakeChannelProvider, fuse: Fuse | None = None) -> Channels:
     fuse = fuse or Fuse()
-    return Channels(fused(store, fuse), FusedProvider(board, fuse), name="calendar-sync", key=KEY, life=LIFE)
+    keys = {"first": KEY}
+    return Channels(
+        fused(store, fuse), FusedProvider(board, fuse), name="calendar-sync", keys=keys, life=LIFE
+    )
 
 
 async def _open(channels: Channels, clock: ManualClock) -> None:

@@ -245,7 +245,12 @@ async def test_what_happens_to_channels_is_audited_in_the_same_commit(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"key": b"short"}, {"name": "no spaces"}, {"name": "x" * 31}, {"life": ChannelPolicy(lease_s=20)}],
+    [
+        {"keys": {"k": b"short"}},
+        {"name": "no spaces"},
+        {"name": "x" * 31},
+        {"life": ChannelPolicy(lease_s=20)},
+    ],
 )
 async def test_settings_that_cannot_work_are_refused(
     channels: Callable[..., Channels], wrong: dict[str, Any]

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.config import Config, load_config
 from holdfast.errors import ConfigError
-from holdfast.kit.vault.keys import legacy_cipher
+from holdfast.kit.vault.keys import DerivedKey, legacy_cipher
 from holdfast.runtime import KEYS_FILE, vault_of
 
 _ON_A_FULL_DISK = """
@@ -38,7 +38,7 @@ def _config(home: Path) -> Config:
 def test_processes_that_start_at_once_have_the_same_keys(tmp_path: Path) -> None:
     def first(home: Path, gate: Barrier) -> bytes:
         gate.wait()
-        return vault_of(_config(home)).secrets("a test")[0]
+        return vault_of(_config(home)).secrets(DerivedKey(purpose="a test", signs="nothing"))["first"]
 
     with ThreadPoolExecutor(8) as pool:
         for round_ in range(25):

@@ -15,9 +15,9 @@ from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import (
     KIT_DOCUMENTS,
     KIT_SEALED,
-    derived_keys,
     documents_of,
     has_documents,
+    key_register,
     sealed_fields,
 )
 from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
@@ -33,10 +33,10 @@ __all__ = [
     "KIT_PART",
     "KIT_SEALED",
     "Runtime",
-    "derived_keys",
     "documents_of",
     "find_services",
     "has_documents",
+    "key_register",
     "keys_in",
     "sealed_fields",
     "select_services",

@@ -26,7 +26,7 @@ from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.kit.rate_limit import RateLimitDocument, RateWindow
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
-from holdfast.kit.vault import DerivedKey, Rotation
+from holdfast.kit.vault import KeyRegister, Rotation
 from holdfast.model import Document, schema_of
 from holdfast.service import Service
 from holdfast.store import Query, Store
@@ -84,9 +84,10 @@ def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[
     return {**_of_subclasses(KIT_SEALED, services), **own}
 
 
-def derived_keys(services: Sequence[Service]) -> list[DerivedKey]:
-    """Everything that secrets derived from the vault's keys sign: the kit's, and the services'."""
-    return [AUDIT_KEY, VISITOR_KEY, *(key for service in services for key in service.derived_keys)]
+def key_register(services: Sequence[Service]) -> KeyRegister:
+    """Everything that the vault's keys seal and sign: the kit's, and the services'."""
+    derived = [AUDIT_KEY, VISITOR_KEY, *(key for service in services for key in service.derived_keys)]
+    return KeyRegister(sealed=sealed_fields(services), derived=derived)
 
 
 def _of_subclasses(

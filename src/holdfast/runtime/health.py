@@ -10,6 +10,7 @@ from holdfast.clock import SharedClock
 from holdfast.errors import HoldfastError
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.channels.alarm import expiring_channels
+from holdfast.kit.channels.key_uses import channels_of_unknown_keys, describe_unknown_keys
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
@@ -41,12 +42,13 @@ class HealthMonitor:
         run_queues: Mapping[str, type[Document]],
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
+        key_ids: Sequence[str] = (),
         refusal: Callable[[], HoldfastError | None] = lambda: None,
         writing: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._store, self._parts, self._loops, self._refusal = store, parts, loops, refusal
         self._writing = writing
-        self._outboxes, self._channel_kinds = outboxes, channel_kinds
+        self._outboxes, self._channel_kinds, self._key_ids = outboxes, channel_kinds, key_ids
         self.queues = self._queues(run_queues)
         self._running_check: asyncio.Task[Health] | None = None
 
@@ -107,7 +109,10 @@ class HealthMonitor:
 
     async def _channel_health(self) -> Health:
         late = [one for kind in self._channel_kinds for one in await expiring_channels(self._store, kind)]
-        return Health("degraded" if late else "ok", tuple(str(one) for one in late))
+        reasons = [str(one) for one in late]
+        if self._key_ids and (deaf := await channels_of_unknown_keys(self._store, self._key_ids)):
+            reasons.append(describe_unknown_keys(deaf))
+        return Health("degraded" if reasons else "ok", tuple(reasons))
 
     def _queues(self, run_queues: Mapping[str, type[Document]]) -> dict[str, type[Document]]:
         outgoing = {queue_of(one): one.models.delivery for one in self._outboxes.values()}

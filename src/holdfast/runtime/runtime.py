@@ -37,7 +37,7 @@ from holdfast.model import Caller
 from holdfast.net import AddressGuard, ConnectionShares, LazySession, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
-from holdfast.runtime.document_registry import claimed_by_workers, documents_of
+from holdfast.runtime.document_registry import claimed_by_workers, documents_of, key_register
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.issuers import identities_of, sign_in_of
@@ -72,9 +72,12 @@ class Runtime:
     """
 
     def __init__(self, config: Config, store: Store, services: Sequence[Service], *, vault: Vault) -> None:
-        self.config, self.store, self.services, self.vault = config, store, services, vault
+        self.config, self.store, self.services = config, store, services
+        self.vault = vault = vault.registered(key_register(services))
         self.clock = store.clock
-        self.processes = ProcessRegistry(store, version=__version__, claimed=claimed_by_workers(services))
+        self.processes = ProcessRegistry(
+            store, version=__version__, claimed=claimed_by_workers(services), key_id=vault.current_key
+        )
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
         self.identities = identities_of(config, store)
@@ -122,6 +125,7 @@ class Runtime:
             run_queues=run_queues,
             channel_kinds=self.channel_kinds(),
             loops=self._loops_health,
+            key_ids=vault.key_ids,
             refusal=lambda: self.processes.refusal,
             writing=lambda: self.processes.problem,
         )
@@ -263,7 +267,8 @@ class Runtime:
         return self._audit(tenant_id, models)
 
     def _open_audit(self, tenant_id: str, models: AuditModels) -> Audit:
-        return Audit(self.store, tenant_id, keys=self.vault.secrets(AUDIT_KEY.purpose), models=models)
+        keys = tuple(self.vault.secrets(AUDIT_KEY).values())
+        return Audit(self.store, tenant_id, keys=keys, models=models)
 
     def meter(self, tenant_id: str, *, models: MeterModels = METER_MODELS) -> Meter:
         """A tenant's usage: the platform's own meter, or a service's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -66,16 +67,28 @@ def keys_in(path: Path) -> str:
     return text
 
 
+def remove_key(path: Path, key_id: str) -> None:
+    """Rewrite a key file without one of its keys."""
+    parts = [part for part in keys_in(path).split(",") if part.strip().partition(":")[0] != key_id]
+    _write_durably(path, ",".join(parts), publish=os.replace)
+
+
 def _create_durably(path: Path, text: str) -> None:
-    """Create the file atomically and durably, readable by its owner alone, unless it exists."""
+    """Create the file, unless it exists."""
+    # Unlike a rename, a link replaces nothing: of processes that start at once, one creates the keys.
+    with suppress(FileExistsError):
+        _write_durably(path, text, publish=os.link)
+
+
+def _write_durably(path: Path, text: str, *, publish: Callable[[str, Path], None]) -> None:
+    """Write a file readable by its owner alone; it appears under its name at once and whole."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # Unlike a rename, a link replaces nothing: of processes that start at once, one creates the keys.
-        with suppress(FileExistsError):
-            os.link(temporary, path)
+        publish(temporary, path)
     finally:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)

@@ -85,6 +85,11 @@ class Harness:
     def engine(self) -> SyncEngine:
         return self.operations.engine
 
+    @property
+    def channel_key(self) -> bytes:
+        """The key that signs the tokens of channels."""
+        return next(iter(self.engine.keys.values()))
+
     # -- people and their calendars ---------------------------------------------------------------
 
     def map(self, mappings: Mapping[str, Sequence[str]]) -> None:
@@ -174,9 +179,10 @@ class Harness:
         query = Query(WatchChannel).where("status", "==", status).order_by("expiration")
         return (await self.runtime.store.query(query)).docs
 
-    async def restart(self) -> None:
-        """Another process on the same store, in place of this one."""
+    async def restart(self, *, keys: str = "") -> None:
+        """Another process on the same store, in place of this one; with other keys if given."""
         await self.runtime.close()
+        self.config = msgspec.structs.replace(self.config, keys=keys or self.config.keys)
         self.runtime = await open_runtime(self.config, self.clock)
         self.server.app = create_app(self.runtime)
 

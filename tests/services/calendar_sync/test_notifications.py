@@ -63,7 +63,7 @@ async def test_a_notification_without_a_required_header_is_refused(
 ) -> None:
     await quick_harness.begin()
     (channel, *_) = await quick_harness.channels()
-    token = channel_token(quick_harness.engine.keys[0], channel.channel_id)
+    token = channel_token(quick_harness.channel_key, channel.channel_id)
     headers = _headers(channel.channel_id, token, **({missing: ""} if missing else {}))
     got, body, _ = await quick_harness.ask("POST", "/webhook", headers=headers)
     assert got == status
@@ -74,7 +74,7 @@ async def test_forged_unknown_and_repeated_notifications(quick_harness: Harness)
     harness = quick_harness
     await harness.begin()
     (channel, *_) = await harness.channels()
-    good = channel_token(harness.engine.keys[0], channel.channel_id)
+    good = channel_token(harness.channel_key, channel.channel_id)
     for token in ("", "forged", good[:-1] + ("0" if good[-1] != "0" else "1"), good.upper() + " "):
         status, _, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
         assert status == 401
@@ -100,7 +100,7 @@ async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quic
     await harness.begin()
     name = "calendar-sync-ghost-hoge-jp-1767225600000"
     status, body, _ = await harness.ask(
-        "POST", "/webhook", headers=_headers(name, channel_token(harness.engine.keys[0], name))
+        "POST", "/webhook", headers=_headers(name, channel_token(harness.channel_key, name))
     )
     assert (status, body) == (200, {"status": "kept"})
     await harness.work()

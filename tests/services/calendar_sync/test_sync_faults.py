@@ -182,7 +182,7 @@ async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(one_url: s
 
 
 async def _notify(harness: Harness, channel_id: str, numbers: range) -> None:
-    token = channel_token(harness.engine.keys[0], channel_id)
+    token = channel_token(harness.channel_key, channel_id)
     gate = asyncio.Semaphore(50)
 
     async def post(number: int) -> None:

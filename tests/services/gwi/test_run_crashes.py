@@ -53,7 +53,7 @@ class FusedSession:
 def crashing_runner(harness: RunHarness, fuse: Fuse) -> Runner:
     """The service as another process on the harness's store, with a fuse burning."""
     context = harness.runtime._context(service)
-    store, keys = fused(harness.runtime.store, fuse), tuple(context.vault.secrets(AUDIT_KEY.purpose))
+    store, keys = fused(harness.runtime.store, fuse), tuple(context.vault.secrets(AUDIT_KEY).values())
     parts = build(msgspec.structs.replace(
         context, store=store, audit=lru_cache(partial(Audit, store, keys=keys)),
         meter=lambda tenant_id, models: Meter(store, tenant_id=tenant_id, models=models),

@@ -91,7 +91,7 @@ def test_lost_credentials_leave_the_channel_that_still_lives() -> None:
 
 def test_a_provider_that_gives_short_lives_is_not_asked_all_the_time() -> None:
     short = OpenChannel(channel_id="sync-a-2", ends_at=NOW + HOUR, resource_id="r")
-    after = decision.complete_open(watch(), short, now=NOW, life=LIFE, spread=1.0)
+    after = decision.complete_open(watch(), short, key_id="k", now=NOW, life=LIFE, spread=1.0)
     assert after.renew_at == NOW + HOUR / 2
 
 
@@ -142,7 +142,9 @@ class _Steps:
         else:
             new = OpenChannel(channel_id=opening.channel_id, ends_at=self.now + 168 * HOUR, resource_id="r")
             self.may_be_open[new.channel_id] = new.ends_at
-            self.state = decision.complete_open(self.state, new, now=self.now, life=LIFE, spread=0.5)
+            self.state = decision.complete_open(
+                self.state, new, key_id="k", now=self.now, life=LIFE, spread=0.5
+            )
 
     def _stop(self, step: Stop, outcome: int) -> None:
         for one in step.channels:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ConfigError, DeclarationError, DecryptionError, HoldfastError, WrongTypeError
-from holdfast.kit.vault import Keyring, Vault, new_key
+from holdfast.kit.vault import DerivedKey, KeyRegister, Keyring, Vault, new_key
 from holdfast.model import Document, document
 
 OLD, NEW = new_key("2025-07"), new_key("2026-03")
@@ -197,6 +197,21 @@ def test_a_secret_needs_a_place() -> None:
 def test_each_purpose_has_secrets_of_its_own_and_old_keys_keep_theirs() -> None:
     old, new = new_key("2025-07"), new_key("2026-03")
     before, after = Vault.from_settings(old), Vault.from_settings(f"{new},{old}")
-    assert len(before.secrets("channels")) == 1
-    assert after.secrets("channels")[1:] == before.secrets("channels")
-    assert len({*after.secrets("channels"), *after.secrets("links")}) == 4
+    channels, links = (DerivedKey(purpose=name, signs=name) for name in ("channels", "links"))
+    assert list(before.secrets(channels)) == ["2025-07"]
+    assert list(after.secrets(channels)) == ["2026-03", "2025-07"]
+    assert after.secrets(channels)["2025-07"] == before.secrets(channels)["2025-07"]
+    assert len({*after.secrets(channels).values(), *after.secrets(links).values()}) == 4
+
+
+def test_a_vault_with_a_register_refuses_what_is_not_declared_there() -> None:
+    links = DerivedKey(purpose="links", signs="links to parcels")
+    register = KeyRegister(sealed={Connection: ["refresh_token"]}, derived=[links])
+    vault = VAULT.registered(register)
+    vault.field(Connection, "refresh_token")
+    vault.secrets(links)
+    with pytest.raises(DeclarationError, match=r"sealed=\{Connection: \['id'\]\}"):
+        vault.field(Connection, "id")
+    with pytest.raises(DeclarationError, match="purpose='channels' in derived_keys"):
+        vault.secrets(DerivedKey(purpose="channels", signs="tokens"))
+    VAULT.field(Connection, "id")

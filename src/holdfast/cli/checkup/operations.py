@@ -10,6 +10,7 @@ from holdfast.clock import SharedClock
 from holdfast.errors import DecryptionError
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
+from holdfast.kit.channels.key_uses import channels_of_unknown_keys, describe_unknown_keys
 from holdfast.kit.processes import describe, is_newer, newer_collections, store_state
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
@@ -32,6 +33,7 @@ async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     yield await admin(runtime)
     yield await sealed(runtime)
     yield await audit_trails(runtime)
+    yield await channel_keys(runtime)
     yield clock_skew(runtime)
     yield await backlog(runtime)
     yield await dead_letters(runtime)
@@ -122,6 +124,18 @@ async def audit_trails(runtime: Runtime) -> CheckResult:
     if fault.kind == "unsigned":
         remedy = f"check it with {verify}, then sign it with `holdfast keys rotate`"
     return CheckResult("audit trails", False, said, remedy)
+
+
+async def channel_keys(runtime: Runtime) -> CheckResult:
+    """Whether the keys that are set verify the notifications of every open channel."""
+    watches = await channels_of_unknown_keys(runtime.store, runtime.vault.key_ids)
+    if not watches:
+        return CheckResult("channel keys", True, "the keys that are set verify notifications")
+    remedy = (
+        "run `holdfast serve` or `holdfast work`, which replace these channels; until then put the key back "
+        "into HOLDFAST_KEYS, after the current one"
+    )
+    return CheckResult("channel keys", False, describe_unknown_keys(watches), remedy)
 
 
 async def _unreadable(runtime: Runtime, kind: type[Document], name: str) -> str:

@@ -95,7 +95,7 @@ class VisitorSessions:
 
     def __init__(self, store: Store, vault: Vault, *, service: str) -> None:
         self._store, self._clock, self._service = store.privileged(), store.clock, service
-        self._keys: Sequence[bytes] = vault.secrets(VISITOR_KEY.purpose)
+        self._keys: Sequence[bytes] = tuple(vault.secrets(VISITOR_KEY).values())
 
     async def begin(self, name: str, transaction: Transaction | None = None, *, replaces: str = "") -> str:
         """Begin a session and end the one it `replaces`, in the transaction if given; return its cookie."""

@@ -14,7 +14,7 @@ from holdfast.kit.audit.models import (
     AuditModels,
     AuditOutcome,
 )
-from holdfast.kit.audit.signatures import sign_heads
+from holdfast.kit.audit.signatures import count_heads, sign_heads
 from holdfast.kit.audit.trail import AUDIT_KEY, Audit, AuditFactory, ChainVerification
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "ChainVerification",
     "CheckpointFile",
     "CheckpointRecorder",
+    "count_heads",
     "sign_heads",
 ]

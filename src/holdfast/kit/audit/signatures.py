@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,6 +41,15 @@ async def sign_heads(
             again = partial(_sign_again, kind=kind, tenant_id=tenant_id, keys=keys)
             signed += await store.transact(again, attempts=ATTEMPTS)
     return signed, forged
+
+
+async def count_heads(store: Store, kind: type[AuditHeadFields], keys: Mapping[str, bytes]) -> Counter[str]:
+    """Count the heads by the id of the key that signed them; those that none did are not counted."""
+    counts: Counter[str] = Counter()
+    async for head in store.privileged().scan(Query(kind).limit(PAGE)):
+        if head.doc.sequence:
+            counts.update([id for id, key in keys.items() if is_authentic(head.doc, [key])][:1])
+    return counts
 
 
 async def _sign_first(

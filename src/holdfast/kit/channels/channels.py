@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -28,12 +28,14 @@ PAGE: Final = 500
 class Channels(WorkerLoop[Watch]):
     """Keeps one channel open for each wanted resource. Any number of processes may run it.
 
-    `name` begins every channel id and tells this set from others in the same store. `key` signs the tokens by
-    which the inbox verifies notifications (`GoogleChannelVerifier(key)`). `hook` adds writes to the commits
-    that open, stop or expire a channel.
+    `name` begins every channel id and tells this set from others in the same store. The first of `keys`, by
+    their ids, signs the tokens by which the inbox verifies notifications (`GoogleChannelVerifier(*keys)`);
+    channels whose token another has signed are replaced. `hook` adds writes to the commits that open, stop or
+    expire a channel.
 
     Example:
-        channels = Channels(store, google, name="calendar-sync", key=key, kind=WatchChannel)
+        keys = vault.secrets(CHANNEL_KEY)
+        channels = Channels(store, google, name="calendar-sync", keys=keys, kind=WatchChannel)
         await channels.set_wanted(["alice@hoge.jp", "bob@hoge.jp"])
         await channels.run(stop)
     """
@@ -44,12 +46,13 @@ class Channels(WorkerLoop[Watch]):
         provider: ChannelProvider,
         *,
         name: str,
-        key: bytes,
+        keys: Mapping[str, bytes],
         kind: type[ChannelFields] = Channel,
         life: ChannelPolicy | None = None,
         hook: Hook | None = None,
         owner: str = "",
     ) -> None:
+        key_id, key = next(iter(keys.items()))
         if len(key) < CHANNEL_TOKEN_BYTES:
             raise BadQueryError(f"the channel key needs at least {CHANNEL_TOKEN_BYTES} bytes")
         if not name.replace("-", "").isalnum() or not name.isascii() or len(name) > NAME_CHARACTERS_MAX:
@@ -63,10 +66,11 @@ class Channels(WorkerLoop[Watch]):
             lease_s=self._life.lease_s, poll_s=POLL_S, gap_s=GAP_S, owner=owner,
         )  # fmt: skip
         self._name, self._channel = name, kind
-        self._registry = WatchRegistry(self._store, kind, name=name, life=self._life)
+        self._registry = WatchRegistry(self._store, kind, name=name, key_id=key_id, life=self._life)
         self._reconciler = WatchReconciler(
-            self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._registry.known
-        )
+            self._store, provider, kind=kind, key_id=key_id, key=key, life=self._life, hook=hook,
+            known=self._registry.known,
+        )  # fmt: skip
 
     async def load(self) -> int:
         """Load the active channels into memory, for `has_open` and `find`; return their number."""
@@ -79,7 +83,7 @@ class Channels(WorkerLoop[Watch]):
     async def set_wanted(self, watched_ids: Iterable[str]) -> None:
         """Declare all resources to watch; the next turn opens channels for new ones and stops the others.
 
-        The first call also adopts stored channels that no watch has.
+        The first call also adopts stored channels that no watch has, and renews those of another key.
         """
         await self._registry.set_wanted(set(watched_ids))
 

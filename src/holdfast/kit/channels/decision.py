@@ -100,7 +100,8 @@ def update_status(watch: Watch, now: datetime) -> Watch:
     elif status != "attention":
         status = "watched" if watch.current is not None else "opening"
     ended_at = (watch.ended_at or now) if status == "ended" else None
-    return replace(watch, status=status, ended_at=ended_at)
+    key_id = watch.key_id if watch.current is not None else ""
+    return replace(watch, status=status, ended_at=ended_at, key_id=key_id)
 
 
 def _release_current(watch: Watch) -> Watch:
@@ -131,7 +132,7 @@ def begin_open(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
 
 
 def complete_open(
-    watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolicy, spread: float
+    watch: Watch, held: OpenChannel, *, key_id: str, now: datetime, life: ChannelPolicy, spread: float
 ) -> Watch:
     """The new channel becomes current; the old one and half-opened ones may now be stopped."""
     if watch.current is not None:
@@ -142,7 +143,7 @@ def complete_open(
     return replace(
         watch, current=held, opening=None, leaving=leaving, resource_id=held.resource_id,
         renew_at=held.ends_at - timedelta(seconds=margin_s), opened_at=now, openings=watch.openings + 1,
-        failures=0, retry_at=None, error="",
+        key_id=key_id, failures=0, retry_at=None, error="",
     )  # fmt: skip
 
 
@@ -231,6 +232,11 @@ def renew_if_expiring(watch: Watch, ending: Container[str], now: datetime) -> Wa
     if watch.current is None or watch.current.channel_id not in ending:
         return watch
     return replace(watch, renew_at=now)
+
+
+def renew_if_old_key(watch: Watch, now: datetime, *, key_id: str) -> Watch:
+    """Renew at the next turn, where another key has signed the token of the current channel."""
+    return watch if watch.current is None or watch.key_id == key_id else replace(watch, renew_at=now)
 
 
 def release_channel(watch: Watch, id: str, found: OpenChannel | None) -> Watch:

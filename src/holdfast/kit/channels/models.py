@@ -85,6 +85,7 @@ class OpenChannel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         Index("name", "-opened_at"),
         Index("name", "status", "renew_at"),
         Index("name", "wanted", "-failures"),
+        Index("status", "key_id", across="tenants"),
     ],
     claim=Claim(due="due_at", fence="fence", owner="owner", lane="name"),
     lifecycle=Lifecycle(
@@ -107,7 +108,8 @@ class Watch(Document, rename="camel"):
 
     Its id is the prefix of all its channel ids. Each channel it may have at the provider is in `opening`
     (requested, not known to be open), `current` or `leaving` (to be stopped), so that a crash at any moment
-    leaves none unknown.
+    leaves none unknown. `key_id` is the key by which the current channel's token is signed; empty where that
+    is not known.
     """
 
     id: str
@@ -120,6 +122,7 @@ class Watch(Document, rename="camel"):
     current: OpenChannel | None = None
     leaving: list[OpenChannel] = []
     resource_id: str = ""
+    key_id: str = ""
     renew_at: datetime | None = None
     opened_at: datetime | None = None
     took_ms: int = 0

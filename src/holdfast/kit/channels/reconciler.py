@@ -59,13 +59,14 @@ class WatchReconciler:
         provider: ChannelProvider,
         *,
         kind: type[ChannelFields],
+        key_id: str,
         key: bytes,
         life: ChannelPolicy,
         hook: Hook | None,
         known: dict[str, str],
     ) -> None:
         self._store, self._clock = store, store.clock
-        self._provider, self._kind, self._key = provider, kind, key
+        self._provider, self._kind, self._key_id, self._key = provider, kind, key_id, key
         self._life, self._hook, self._known = life, hook, known
         # Limits calls, not watches: while one watch commits a step, another may call.
         self._calls = asyncio.Semaphore(life.concurrency)
@@ -118,7 +119,9 @@ class WatchReconciler:
 
         def change(watch: Watch) -> Watch:
             now = self._clock.now()
-            watch = decision.complete_open(watch, channel, now=now, life=self._life, spread=spread)
+            watch = decision.complete_open(
+                watch, channel, key_id=self._key_id, now=now, life=self._life, spread=spread
+            )
             return replace(watch, took_ms=took_ms)
 
         try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,10 +31,12 @@ Change = Callable[[Watch, datetime], Watch]
 class WatchRegistry:
     """Finds and changes watches. `known` maps the stored open channels to what they watch."""
 
-    def __init__(self, store: Store, kind: type[ChannelFields], *, name: str, life: ChannelPolicy) -> None:
+    def __init__(
+        self, store: Store, kind: type[ChannelFields], *, name: str, key_id: str, life: ChannelPolicy
+    ) -> None:
         self._store, self._clock = store, store.clock
         self._tenant_id = store.tenant_id or NO_TENANT
-        self._kind, self._name, self._life = kind, name, life
+        self._kind, self._name, self._key_id, self._life = kind, name, key_id, life
         self._wanted: set[str] | None = None
         self._scanned_s = 0.0
         self.known: dict[str, str] = {}
@@ -59,6 +62,9 @@ class WatchRegistry:
         dropped = [watch.id for id, watch in existing.items() if watch.wanted and id not in wanted]
         await self.change_each(dropped, decision.disable)
         if first:
+            # Keys change with a restart alone. Done once, so that processes whose keys differ come to rest.
+            renew = partial(decision.renew_if_old_key, key_id=self._key_id)
+            await self.change_each(_ids_of_old_keys(existing.values(), self._key_id), renew)
             await self._adopt(existing)
         self._wanted, self._scanned_s = wanted, self._clock.monotonic()
 
@@ -188,6 +194,10 @@ async def apply_change(tx: Transaction, id: str, change: Change, *, now: datetim
     if watch != stored.doc:
         tx.write(put(watch))
     return watch != stored.doc
+
+
+def _ids_of_old_keys(watches: Iterable[Watch], key_id: str) -> list[str]:
+    return [one.id for one in watches if one.wanted and one.current is not None and one.key_id != key_id]
 
 
 def open_channel_of(channel: ChannelFields) -> OpenChannel:

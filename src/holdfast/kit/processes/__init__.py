@@ -2,7 +2,14 @@
 
 from holdfast.kit.processes.decision import describe, is_newer, newer_collections, release_of
 from holdfast.kit.processes.models import Layout, Process, Release, SchemaState
-from holdfast.kit.processes.registry import BEAT_S, LIVE_S, PROCESS_DOCUMENTS, ProcessRegistry, store_state
+from holdfast.kit.processes.registry import (
+    BEAT_S,
+    LIVE_S,
+    PROCESS_DOCUMENTS,
+    ProcessRegistry,
+    living_processes,
+    store_state,
+)
 
 __all__ = [
     "BEAT_S",
@@ -15,6 +22,7 @@ __all__ = [
     "SchemaState",
     "describe",
     "is_newer",
+    "living_processes",
     "newer_collections",
     "release_of",
     "store_state",

@@ -24,6 +24,7 @@ class Process(Document, rename="camel"):
     """A process that works on the store; it lives while its heartbeat, by the shared clock, is recent.
 
     The owners of its claims begin with `name`; `released` says that its claims were made due for others.
+    `key_id` is the key of the vault by which it signs and seals.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Process(Document, rename="camel"):
     pid: int
     version: str
     release_id: str
+    key_id: str = ""
     started_at: datetime
     seen_at: datetime
 

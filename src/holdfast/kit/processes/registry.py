@@ -60,10 +60,12 @@ class ProcessRegistry:
         steps = await registry.start()
     """
 
-    def __init__(self, store: Store, *, version: str, claimed: Sequence[type[Document]] = ()) -> None:
+    def __init__(
+        self, store: Store, *, version: str, claimed: Sequence[type[Document]] = (), key_id: str = ""
+    ) -> None:
         self.store, self._store, self._clock = store, store.tenant(NO_TENANT), store.clock
         self.release, self.id = release_of(store.catalog, version), worker_id()
-        self._takeover = Takeover(store, claimed)
+        self._takeover, self._key_id = Takeover(store, claimed), key_id
         self.refusal: IncompatibleReleaseError | None = None
         self.refused = asyncio.Event()
         self._releases: dict[str, Release] = {self.release.id: self.release}
@@ -98,9 +100,7 @@ class ProcessRegistry:
 
     async def living(self) -> list[Process]:
         """The processes whose heartbeat is recent, this one included."""
-        since = self._clock.now() - timedelta(seconds=LIVE_S)
-        query = Query(Process).where("seen_at", ">", since).order_by("seen_at").limit(LIVING_MAX)
-        return (await self._store.query(query)).docs
+        return await living_processes(self.store)
 
     async def other_releases(self) -> list[Process]:
         """The living processes that store some collection differently."""
@@ -142,7 +142,8 @@ class ProcessRegistry:
         now = self._clock.now()
         me = Process(
             id=self.id, name=process_id(), host=socket.gethostname(), pid=os.getpid(),
-            version=self.release.version, release_id=self.release.id, started_at=now, seen_at=now,
+            version=self.release.version, release_id=self.release.id, key_id=self._key_id, started_at=now,
+            seen_at=now,
         )  # fmt: skip
         await self._store.commit(put(me), put(self.release))
         self._seen_at = now
@@ -259,6 +260,13 @@ class ProcessRegistry:
         # Its heartbeat ends in any case.
         with contextlib.suppress(HoldfastError):
             await self._store.commit(delete(Process, self.id))
+
+
+async def living_processes(store: Store) -> list[Process]:
+    """The processes that work on a store: those whose heartbeat is recent."""
+    since = store.clock.now() - timedelta(seconds=LIVE_S)
+    query = Query(Process).where("seen_at", ">", since).order_by("seen_at").limit(LIVING_MAX)
+    return (await store.tenant(NO_TENANT).query(query)).docs
 
 
 async def store_state(store: Store) -> SchemaState | None:

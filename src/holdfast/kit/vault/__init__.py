@@ -9,10 +9,21 @@ A sealed text opens only in the collection, document and field it was sealed for
 collection under the current key while others go on writing.
 """
 
-from holdfast.kit.vault.keys import DerivedKey, Keyring, new_key
+from holdfast.kit.vault.keys import DerivedKey, KeyRegister, Keyring, new_key
 from holdfast.kit.vault.models import Rotation
-from holdfast.kit.vault.rotation import rotate
+from holdfast.kit.vault.rotation import count_by_key, rotate
 from holdfast.kit.vault.secret import Secret
 from holdfast.kit.vault.vault import SealedField, Vault
 
-__all__ = ["DerivedKey", "Keyring", "Rotation", "SealedField", "Secret", "Vault", "new_key", "rotate"]
+__all__ = [
+    "DerivedKey",
+    "KeyRegister",
+    "Keyring",
+    "Rotation",
+    "SealedField",
+    "Secret",
+    "Vault",
+    "count_by_key",
+    "new_key",
+    "rotate",
+]

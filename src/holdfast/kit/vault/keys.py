@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DeclarationError
+from holdfast.model.document import Document
 
 KEY_BYTES_MIN: Final = 32
 SETTING: Final = "HOLDFAST_KEYS"
@@ -28,14 +29,36 @@ class DerivedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A purpose for which secrets are derived from the keys, and what they sign.
 
     What was signed is out for `lasts_s`, and an old key must stay so long after a new one is first; 0 where
-    `holdfast keys rotate` signs it again.
+    it is signed again: by `holdfast keys rotate`, or by a loop, as push channels are.
 
-    Example: `DerivedKey(purpose="parcels channels", signs="tokens of push channels", lasts_s=604_800)`
+    Example: `DerivedKey(purpose="parcels links", signs="links to parcels", lasts_s=604_800)`
     """
 
     purpose: str
     signs: str
     lasts_s: float = 0.0
+
+
+class KeyRegister(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything for which keys may be used: the fields that are sealed, and what derived secrets sign.
+
+    A vault with a register refuses other uses, so that none is unknown to `holdfast keys`.
+    """
+
+    sealed: Mapping[type[Document], Sequence[str]]
+    derived: Sequence[DerivedKey]
+
+    def check_field(self, cls: type[Document], name: str) -> None:
+        if name not in self.sealed.get(cls, ()):
+            declaration = f"sealed={{{cls.__name__}: [{name!r}]}}"
+            raise DeclarationError(f"{cls.__name__}.{name} is sealed, so its service needs {declaration}")
+
+    def check_derived(self, key: DerivedKey) -> None:
+        if key not in self.derived:
+            declaration = f"a DerivedKey with purpose={key.purpose!r} in derived_keys"
+            raise DeclarationError(
+                f"secrets for {key.signs} are derived, so their service needs {declaration}"
+            )
 
 
 class Keyring:
@@ -83,9 +106,15 @@ class Keyring:
             cipher = self._derived[key_id, purpose] = AESGCM(derived)
         return cipher
 
-    def secrets(self, purpose: str) -> list[bytes]:
-        """A secret of 32 bytes for one purpose from each key, the current one's first."""
-        return [self._derive(key_id, b"holdfast secret " + purpose.encode()) for key_id in self._keys]
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all keys, the current one first."""
+        return list(self._keys)
+
+    def secrets(self, purpose: str) -> dict[str, bytes]:
+        """A secret of 32 bytes for one purpose from each key, by its id; the current one's first."""
+        info = b"holdfast secret " + purpose.encode()
+        return {key_id: self._derive(key_id, info) for key_id in self._keys}
 
     def _derive(self, key_id: str, info: bytes) -> bytes:
         return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._keys[key_id])

@@ -8,6 +8,7 @@ until one finds nothing to do.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 
 from holdfast.errors import BadCursorError, ConflictError, DecryptionError, HoldfastError, NotFoundError
 from holdfast.kit.vault.models import Rotation
-from holdfast.kit.vault.vault import SealedField, Vault
+from holdfast.kit.vault.vault import SealedField, Vault, key_id_of
 from holdfast.model.document import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.store import Query, QueryPage, Snapshot, Store, Write, patch, put
@@ -25,6 +26,7 @@ Report = Callable[[Rotation], None]
 WALKS_MAX: Final = 20
 ATTEMPTS_MAX: Final = 20
 UNREADABLE_NAMED_MAX: Final = 100
+COUNTED_PAGE: Final = 1_000
 
 
 async def rotate(
@@ -50,6 +52,22 @@ async def rotate(
         if report is not None:
             report(rotation)
     return rotation
+
+
+async def count_by_key(cls: type[Document], fields: Sequence[str], store: Store) -> Counter[str]:
+    """Count the sealed texts in these fields by the id of their key; empty for the legacy key."""
+    counts: Counter[str] = Counter()
+    query = Query(cls).limit(COUNTED_PAGE)
+    query = query.across_parents() if schema_of(cls).path.nested else query
+
+    def count(text: str) -> str:
+        counts.update([key_id_of(text)] if text else [])
+        return text
+
+    async for item in store.privileged().scan(query):
+        for head, *rest in (name.split(".") for name in fields):
+            _map_path(getattr(item.doc, head), tuple(rest), count)
+    return counts
 
 
 class _Rotator(Generic[D]):

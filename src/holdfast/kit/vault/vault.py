@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import os
 from typing import Final
 
@@ -12,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from holdfast.errors import ConfigError, DecryptionError, WrongTypeError
-from holdfast.kit.vault.keys import LEGACY_SETTING, Keyring, legacy_cipher
+from holdfast.kit.vault.keys import LEGACY_SETTING, DerivedKey, KeyRegister, Keyring, legacy_cipher
 from holdfast.kit.vault.secret import Secret
 from holdfast.model.document import Document, schema_of
 from holdfast.model.path import join_key
@@ -36,6 +37,7 @@ class Vault:
     def __init__(self, keys: Keyring, *, legacy_key: str | None = None) -> None:
         self._keys = keys
         self._legacy: AESGCM | None = None if legacy_key is None else legacy_cipher(legacy_key)
+        self._register: KeyRegister | None = None
 
     @classmethod
     def from_settings(cls, keys: str | None, *, legacy_key: str | None = None) -> Vault:
@@ -48,19 +50,34 @@ class Vault:
     def __repr__(self) -> str:
         return f"Vault({self._keys!r})"
 
+    def registered(self, register: KeyRegister) -> Vault:
+        """The same vault, for what is in the register alone."""
+        vault = copy.copy(self)
+        vault._register = register
+        return vault
+
     @property
     def current_key(self) -> str:
         return self._keys.current
 
-    def secrets(self, purpose: str) -> list[bytes]:
-        """Secrets for signing what goes out and comes back: sign with the first, accept all.
+    @property
+    def key_ids(self) -> list[str]:
+        """The ids of all keys, the current one first."""
+        return self._keys.ids
 
-        Example: `GoogleChannelVerifier(*vault.secrets("channels"))`
+    def secrets(self, key: DerivedKey) -> dict[str, bytes]:
+        """Secrets for signing what goes out and comes back, by key id: sign with the first, accept all.
+
+        Example: `GoogleChannelVerifier(*vault.secrets(CHANNEL_KEY).values())`
         """
-        return self._keys.secrets(purpose)
+        if self._register is not None:
+            self._register.check_derived(key)
+        return self._keys.secrets(key.purpose)
 
     def field(self, cls: type[Document], name: str) -> SealedField:
         """The `SealedField` of one field of one document class."""
+        if self._register is not None:
+            self._register.check_field(cls, name)
         return SealedField(self, cls, name)
 
     def seal(self, secret: str | Secret, *place: str) -> str:
@@ -101,6 +118,11 @@ class Vault:
         if self._legacy is None:
             raise DecryptionError("the text is not in the vault's format, and no legacy key is set")
         return _decrypt(self._legacy, _decode(sealed), associated_data=None)
+
+
+def key_id_of(sealed: str) -> str:
+    """The id of the key that sealed a text; empty for the legacy key."""
+    return sealed.split(".", 2)[1] if sealed.startswith(f"{FORMAT}.") else ""
 
 
 class SealedField:

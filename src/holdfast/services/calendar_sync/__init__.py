@@ -32,7 +32,7 @@ def build(context: Context) -> Parts:
     async def health() -> Health:
         return (await engine.status()).health()
 
-    verifier = NotificationVerifier(engine.keys, engine.channels, metrics=engine.metrics)
+    verifier = NotificationVerifier(engine.keys.values(), engine.channels, metrics=engine.metrics)
     source = Source(name=SOURCE, verifier=verifier, is_ours=verifier.is_ours, body_bytes_max=65_536)
     loops: dict[str, Loop] = {
         "mappings": InitialReload(context.store, engine.refresh), "orders": operations.orders,

@@ -34,9 +34,7 @@ from holdfast.services.calendar_sync.sync.sources import MappingSource, SheetSou
 from holdfast.store import Query, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"
-CHANNEL_KEY: Final = DerivedKey(
-    purpose=f"{NAME} channels", signs="tokens of calendar-sync's push channels", lasts_s=ChannelPolicy().ttl_s
-)
+CHANNEL_KEY: Final = DerivedKey(purpose=f"{NAME} channels", signs="tokens of calendar-sync's push channels")
 LOADING_S: Final = 5.0
 EXPIRED_BATCH: Final = 500
 RETRY_BATCH: Final = 200
@@ -58,10 +56,10 @@ class SyncEngine:
         self._retry_s = 0.0
         self.google = Google(settings, session=context.http_session, clock=self.clock)
         self.mappings = MappingStore(self.store, self._source())
-        self.keys = context.vault.secrets(CHANNEL_KEY.purpose)
+        self.keys = context.vault.secrets(CHANNEL_KEY)
         self.channels = Channels(
             self.store, CalendarChannels(self.google, address=self.address, clock=self.clock),
-            name=NAME, key=self.keys[0], kind=WatchChannel, hook=self._record_transitions,
+            name=NAME, keys=self.keys, kind=WatchChannel, hook=self._record_transitions,
             life=ChannelPolicy(
                 renew_before_s=settings.renew_before_s, concurrency=settings.watch_concurrency,
                 keep_stopped=settings.keep_stopped_s > 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -30,7 +30,7 @@ class NotificationVerifier:
     meant for somebody else.
     """
 
-    def __init__(self, keys: list[bytes], channels: Channels, *, metrics: CalendarSyncMetrics) -> None:
+    def __init__(self, keys: Iterable[bytes], channels: Channels, *, metrics: CalendarSyncMetrics) -> None:
         self._by_token = GoogleChannelVerifier(*keys)
         self._channels, self._metrics = channels, metrics
 
