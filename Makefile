@@ -8,10 +8,14 @@ WORKERS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := -m pip install --quiet --disable-pip-version-check
+LOCK := requirements/locked.txt
+COMPILE := .cache/uv/bin/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml
+# What rests on dependencies: a third of a whole run's time.
+VERSION_TESTS := tests/unit tests/contract tests/copying tests/kit tests/operations tests/http tests/cli tests/export tests/providers tests/simulators
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-quick system-packages screenshots clean
+.PHONY: help run test test-lowest test-newest lock check format bench bench-quick system-packages screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +25,25 @@ run: .venv/.stamp-run ## play the demo (PORT=8000, HOLDFAST_HOME=.holdfast)
 
 test: .venv/.stamp-dev system-packages ## run every test on every engine (ARGS="-k name" narrows)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --reruns 1 --rerun-show-tracebacks -rR $(ARGS)
+
+test-lowest: system-packages ## run the tests of store, kit and surfaces with the lowest versions that pyproject.toml allows
+	$(call with_versions,lowest,--constraint requirements/lowest.txt)
+
+test-newest: system-packages ## the same with the newest
+	$(call with_versions,newest,--upgrade --upgrade-strategy eager)
+
+define with_versions
+$(PYTHON) -m venv .cache/venv-$(1)
+.cache/venv-$(1)/bin/python $(INSTALL) $(2) --editable '.[dev]'
+.cache/venv-$(1)/bin/python -m pytest -n $(WORKERS) --dist worksteal --reruns 1 --rerun-show-tracebacks -rR $(VERSION_TESTS) $(ARGS)
+endef
+
+lock: ## choose the versions in requirements/ anew
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/python $(INSTALL) uv
+	$(COMPILE) --universal --extra dev --output-file $(LOCK)
+	$(COMPILE) --resolution lowest-direct --extra firestore --extra otel --extra postgres --output-file .cache/lowest.txt
+	$(COMPILE) --extra dev --constraint .cache/lowest.txt --output-file requirements/lowest.txt
 
 check: .venv/.stamp-dev ## lint, format, types, import rules
 	$(BIN)/ruff check .
@@ -62,10 +85,10 @@ clean: ## remove what the targets made (keeps HOLDFAST_HOME)
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.stamp-run: pyproject.toml | .venv/bin/python
-	$(PIP) --editable '.[postgres,firestore]'
+.venv/.stamp-run: pyproject.toml $(LOCK) | .venv/bin/python
+	$(BIN)/python $(INSTALL) --constraint $(LOCK) --editable '.[postgres,firestore]'
 	@touch $@
 
-.venv/.stamp-dev: pyproject.toml | .venv/bin/python
-	$(PIP) --editable '.[dev]'
+.venv/.stamp-dev: pyproject.toml $(LOCK) | .venv/bin/python
+	$(BIN)/python $(INSTALL) --constraint $(LOCK) --editable '.[dev]'
 	@touch $@ .venv/.stamp-run

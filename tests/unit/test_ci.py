@@ -24,3 +24,8 @@ def test_everything_is_run_and_its_pictures_are_kept_also_of_what_failed() -> No
     assert "if: always()" in kept
     assert "path: build/screenshots\n" in kept
     assert re.search(r"^build/$", (ROOT / ".gitignore").read_text(), re.MULTILINE)
+
+
+def test_the_lowest_and_the_newest_allowed_dependencies_are_tried() -> None:
+    assert "versions: [lowest, newest]\n" in WORKFLOW
+    assert "run: make test-${{ matrix.versions }}\n" in WORKFLOW
