@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 MASK: Final = "***"
@@ -13,6 +14,14 @@ _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _URL: Final = re.compile(r"(?P<site>[a-zA-Z][a-zA-Z0-9+.-]*://)(?P<rest>[^\s\"'<>]+)")
 _USER: Final = re.compile(r"^[^/?#]*@")
 _VALUE: Final = re.compile(r"(?P<name>(?:^|[&;])[^=&;#]*=)[^&;#]*")
+# A name with one of these words is a secret's, also in undeclared data: headers, inputs.
+_SECRET: Final = frozenset({
+    "apikey", "authorization", "cookie", "credential", "credentials", "csrf", "jwt", "passphrase", "passwd",
+    "password", "secret", "secrets", "signature", "token", "tokens", "verifier",
+})  # fmt: skip
+# Most keys are ids; these are not.
+_SECRET_KEYS: Final = frozenset({"access", "api", "private", "signing"})
+_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def clean_text(text: str | bytes, *, characters_max: int) -> str:
@@ -51,3 +60,11 @@ def clean_value(value: Any, *, characters_max: int) -> Any:
     if isinstance(value, Mapping):
         return {clean(key): clean(one) for key, one in value.items()}
     return [clean(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def names_secret(name: str) -> bool:
+    """Whether a field of this name holds a secret, by the words in it."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(word in _SECRET for word in words) or any(
+        last in ("key", "keys") and first in _SECRET_KEYS for first, last in pairwise(words)
+    )

@@ -19,7 +19,7 @@ from holdfast.cli import app
 from holdfast.config import load_config
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.store import create, patch
@@ -37,6 +37,8 @@ async def _fill(home: Path) -> None:
     delivery = Delivery(
         id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}",
         occurred_at=_AT, created_at=_AT,
+        attempts=[Attempt(_AT, 9, 1, 410, None, _REASON, "https://rms.example", "webhook-signature: v1,abc",
+                          "server: rms")],
     )  # fmt: skip
     letter = DeadLetter(
         id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid",
@@ -103,6 +105,16 @@ def test_a_waiting_delivery_is_cancelled_and_a_dead_letter_resolved() -> None:
     assert _actions() == [
         "dead_letter.replayed", "delivery.cancelled", "delivery.cancelled", "dead_letter.resolved",
     ]  # fmt: skip
+
+
+def test_an_attempt_is_shown_with_its_headers_and_as_a_command() -> None:
+    shown = _json("deliveries", "attempt", "e1~rms")
+    assert (shown["number"], shown["response"]["status"], shown["request"]["method"]) == (1, 410, "POST")
+    text = _text("deliveries", "attempt", "e1~rms", "--number", "1")
+    assert "\nwebhook-signature: v1,abc\n\n{}\n\nHTTP 410\nserver: rms\n" in text
+    assert "\x1b" not in text
+    assert _text("deliveries", "attempt", "e1~rms", "--curl").startswith("curl --globoff")
+    _text("deliveries", "attempt", "e1~rms", "--number", "2", code=1)
 
 
 def test_an_endpoint_lives_from_its_creation_to_its_deletion() -> None:

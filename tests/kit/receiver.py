@@ -37,7 +37,7 @@ class Serving:
         """One whole request; raises `IncompleteReadError` when the sender has gone."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.rstrip("\r\n").split("\r\n")
-        headers = dict(text.split(": ", 1) for text in lines)
+        headers = {name: value.strip() for name, _, value in (text.partition(":") for text in lines)}
         length = next((value for name, value in headers.items() if name.lower() == "content-length"), "0")
         body = await reader.readexactly(int(length))
         self.requests.append(Received(line, headers, body))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.model import schema_of
+from holdfast.outside_text import names_secret
 from holdfast.runtime import documents_of, find_services
-from holdfast.runtime.document_browser import MASK, names_secret, redact_value
+from holdfast.runtime.document_browser import MASK, redact_value
 from holdfast.runtime.document_registry import hidden_fields
 
 # Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.

@@ -1,4 +1,4 @@
-"""`holdfast deliveries`: list deliveries, show one, replay one, cancel one."""
+"""`holdfast deliveries`: list deliveries, show one and its attempts, replay one, cancel one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from holdfast.cli.context import (
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit.outbox import Delivery
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
-from holdfast.operations import deliveries
+from holdfast.operations import attempts, deliveries
+from holdfast.operations.attempts import AttemptDetail
+from holdfast.rendering.formatting import body as pretty_body
 from holdfast.runtime import KIT_PART, documents_of, find_services
 
 commands = typer.Typer(no_args_is_help=True)
@@ -88,6 +90,52 @@ def show_command(
         lambda runtime: deliveries.detail(runtime, tenant, outbox, delivery_id), services=None
     )
     print_result(shown, msgspec.json.format(msgspec.json.encode(shown), indent=2).decode(), as_json=as_json)
+
+
+@commands.command("attempt")
+def attempt_command(
+    delivery_id: _Id,
+    number: Annotated[
+        int | None, typer.Option(min=1, help="Counted from 1, the first. Default: the last.")
+    ] = None,
+    curl: Annotated[
+        bool, typer.Option("--curl", help="Print only a curl command that repeats the request.")
+    ] = False,
+    outbox: OutboxName = KIT_PART,
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Show one attempt: the request with its headers and signature, and the response with its own.
+
+    Secrets are shown as ***. The curl command has the signature and the time of that attempt; receivers
+    that check the time refuse it after some minutes, and `deliveries replay` signs anew.
+
+    \b
+    Examples:
+      holdfast deliveries attempt 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme
+      holdfast deliveries attempt 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme --number 1 --curl
+    """
+    shown = with_runtime(
+        lambda runtime: attempts.get_attempt(runtime, tenant, outbox, delivery_id, number=number),
+        services=None,
+    )
+    if curl:
+        typer.echo(shown.curl)
+        return
+    print_result(shown, _attempt_text(shown), as_json=as_json)
+
+
+def _attempt_text(shown: AttemptDetail) -> str:
+    request, response = shown.request, shown.response
+    outcome = f"{shown.failure}: {shown.message}" if response is None else f"HTTP {response.status}"
+    lines = [
+        f"attempt {shown.number} of {shown.count}, {shown.at:%Y-%m-%d %H:%M:%S} UTC, {shown.latency_ms} ms",
+        "", f"{request.method} {request.url}", *(f"{one.name}: {one.value}" for one in request.headers),
+        "", pretty_body(request.body), "", outcome,
+    ]  # fmt: skip
+    if response is not None:
+        lines += [*(f"{one.name}: {one.value}" for one in response.headers), "", response.body]
+    return "\n".join(lines)
 
 
 @commands.command("replay")

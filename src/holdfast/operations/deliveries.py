@@ -67,15 +67,20 @@ async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str
     """One delivery with its payload and every attempt, or NotFoundError."""
     delivery = await get(runtime, tenant_id, outbox, delivery_id)
     attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
-    try:
-        body, coded = delivery.body.decode(), False
-    except UnicodeDecodeError:
-        body, coded = base64.b64encode(delivery.body).decode(), True
+    body, coded = payload_text(delivery.body)
     return DeliveryDetail(
         **msgspec.structs.asdict(row(delivery, outbox)), occurred_at=delivery.occurred_at,
         content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=attempts,
         about=own_fields(delivery, Delivery),
     )  # fmt: skip
+
+
+def payload_text(body: bytes) -> tuple[str, bool]:
+    """The body as text, and whether that is base64 because the body is none."""
+    try:
+        return body.decode(), False
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), True
 
 
 async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> Delivery:

@@ -1,5 +1,5 @@
 // The console's scripts: acts with their dialogs, live regions, the menu on narrow screens.
-import "./acts.js";
+import { say } from "./acts.js";
 import "./live.js";
 
 const menu = document.querySelector(".menu");
@@ -32,4 +32,13 @@ addEventListener("pageshow", (event) => {
   const back = event.persisted || performance.getEntriesByType("navigation")[0]?.type === "back_forward";
   for (const field of document.querySelectorAll("form[method=get] :disabled")) field.disabled = false;
   if (back) for (const form of document.querySelectorAll("form[method=get]")) form.reset();
+});
+
+// Copying needs a secure context; where there is none, the buttons stay hidden and the text can be selected.
+if (navigator.clipboard) for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  say("Copied.");
 });

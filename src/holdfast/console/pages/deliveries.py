@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.errors import NotFoundError
 from holdfast.kit.outbox import Deliveries, Delivery
+from holdfast.kit.outbox.attempt_record import recorded_url
 from holdfast.kit.outbox.deliveries import CANCELLABLE, REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED, every_status
-from holdfast.operations import deliveries, endpoints
+from holdfast.operations import attempts, deliveries, endpoints
 from holdfast.operations.deliveries import DeliveryPage
 from holdfast.operations.outboxes import outbox_named, own_fields
 from holdfast.runtime import KIT_PART, Runtime
@@ -69,11 +71,22 @@ class DeliveryPages:
         letter = await store.get(models.dead_letter, id)
         return {
             "title": f"Delivery {id}", "outbox": outbox, "delivery": delivery,
-            "endpoint": endpoint.doc if endpoint else None, "letter": letter.doc if letter else None,
+            "endpoint": endpoint.doc if endpoint else None,
+            "url": recorded_url(endpoint.doc.url) if endpoint else "",
+            "letter": letter.doc if letter else None,
             "replayable": delivery.state in REPLAYABLE, "cancellable": delivery.state in CANCELLABLE,
             "attempts": await Deliveries(store, models=models).attempts(delivery),
             "about": own_fields(delivery, Delivery),
         }  # fmt: skip
+
+    async def attempt(self, ask: PageRequest) -> Mapping[str, Any]:
+        number, path = ask.path["number"], ask.path
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", number):
+            raise NotFoundError(f"Attempts have numbers from 1, not {number[:20]!r}.")
+        shown = await attempts.get_attempt(
+            self._runtime, ask.tenant_id, path["outbox"], path["delivery_id"], number=int(number)
+        )
+        return {"title": f"Attempt {number} of {shown.count}", "shown": shown}
 
 
 def pages(runtime: Runtime) -> list[Page]:
@@ -85,5 +98,9 @@ def pages(runtime: Runtime) -> list[Page]:
         Page(
             path="/deliveries/{outbox}/{delivery_id}", title="Delivery", template="delivery.html",
             data=shown.one, live=live, nav=False,
+        ),
+        Page(
+            path="/deliveries/{outbox}/{delivery_id}/attempts/{number}", title="Attempt",
+            template="attempt.html", data=shown.attempt, nav=False,
         ),
     ]  # fmt: skip

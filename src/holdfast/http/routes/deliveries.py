@@ -9,7 +9,8 @@ from litestar.params import FromPath, QueryParameter
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
 from holdfast.idempotent_route import ATOMIC
 from holdfast.kit.outbox.models import UNDELIVERED
-from holdfast.operations import deliveries
+from holdfast.operations import attempts, deliveries
+from holdfast.operations.attempts import AttemptDetail
 from holdfast.operations.deliveries import DeliveryDetail, DeliveryPage, DeliveryRow, ReplayResponse
 from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
 from holdfast.runtime import KIT_PART
@@ -45,6 +46,18 @@ async def get_delivery(
     return await deliveries.detail(runtime, tenant_id, outbox, delivery_id)
 
 
+@read_route(f"{_DELIVERY}/attempts/{{number:int}}", area="deliveries")
+async def get_attempt(
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    outbox: FromPath[str],
+    delivery_id: FromPath[str],
+    number: FromPath[int],
+) -> AttemptDetail:
+    """One attempt, the first is 1: the request as it was sent, the response, and a curl command."""
+    return await attempts.get_attempt(runtime, tenant_id, outbox, delivery_id, number=number)
+
+
 @action_route(f"{_DELIVERY}/replay", deliveries.replay, idempotent=ATOMIC)
 async def replay_delivery(
     runtime: RuntimeDependency, by: By, outbox: FromPath[str], delivery_id: FromPath[str]
@@ -61,4 +74,4 @@ async def cancel_delivery(
     return await deliveries.cancel(runtime, by, outbox, delivery_id)
 
 
-ROUTES: Final = (list_deliveries, get_delivery, replay_delivery, cancel_delivery)
+ROUTES: Final = (list_deliveries, get_delivery, get_attempt, replay_delivery, cancel_delivery)

@@ -17,6 +17,7 @@ from holdfast import tracing
 from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox import ordering
+from holdfast.kit.outbox.attempt_record import CONTENT_TYPE, METHOD, Header
 from holdfast.kit.outbox.endpoint_admin import Endpoints, OnNotice
 from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
@@ -33,7 +34,7 @@ from holdfast.net import ConnectionShares, OutgoingRequest, ReceiverResponse, Se
 from holdfast.store import Store, Write
 
 # Adds headers to the signature's, for each attempt.
-Headers = Callable[[Delivery, Endpoint], Sequence[tuple[str, str]]]
+Headers = Callable[[Delivery, Endpoint], Sequence[Header]]
 Result = ReceiverResponse | SendFailure
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -127,19 +128,25 @@ class DeliveryWorker:
 
     async def _attempt(self, queue: EndpointQueue, claimed: ClaimedDelivery) -> None:
         at, started = self._clock.now(), self._clock.monotonic()
+        headers: list[Header] = []
         try:
-            result: Result = await self._send(queue, claimed, at)
+            result: Result = await self._send(queue, claimed, at, headers=headers)
         except SendFailure as failure:
             result = failure
         latency_s = self._clock.monotonic() - started
-        record_attempt(claimed.delivery, result, at=at, latency_s=latency_s)
+        record_attempt(
+            claimed.delivery, result, at=at, latency_s=latency_s, url=queue.recorded_url, headers=headers
+        )
         self._conclude(queue, claimed, result, latency_s=latency_s)
 
-    async def _send(self, queue: EndpointQueue, claimed: ClaimedDelivery, at: datetime) -> ReceiverResponse:
+    async def _send(
+        self, queue: EndpointQueue, claimed: ClaimedDelivery, at: datetime, *, headers: list[Header]
+    ) -> ReceiverResponse:
+        """Sign and send; `headers` gets those of the request, also where it fails."""
         delivery, endpoint, sign = claimed.delivery, queue.endpoint, queue.sign
         assert endpoint is not None
         assert sign is not None
-        headers = [("content-type", delivery.content_type)]
+        headers.append((CONTENT_TYPE, delivery.content_type))
         headers += sign(delivery.event_id, to_us(at) // 1_000_000, delivery.body)
         if self._headers is not None:
             headers += self._headers(delivery, endpoint)
@@ -153,7 +160,7 @@ class DeliveryWorker:
         return claimed.until_s - SETTLE_S - self._clock.monotonic()
 
     async def _exchange(
-        self, claimed: ClaimedDelivery, endpoint: Endpoint, headers: list[tuple[str, str]]
+        self, claimed: ClaimedDelivery, endpoint: Endpoint, headers: list[Header]
     ) -> ReceiverResponse:
         # A send must not outlive its lease; what it waited for a place is not the receiver's fault.
         timeout_s = min(endpoint.timeout_s, self._left_s(claimed))
@@ -255,8 +262,8 @@ class DeliveryWorker:
 
 
 def _request(
-    endpoint: Endpoint, delivery: Delivery, headers: Sequence[tuple[str, str]], timeout_s: float
+    endpoint: Endpoint, delivery: Delivery, headers: Sequence[Header], timeout_s: float
 ) -> OutgoingRequest:
     return OutgoingRequest(
-        "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
+        METHOD, endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
     )

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from typing import Final
 
+from holdfast.kit.outbox.attempt_record import recorded_url
 from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.models import Delivery, Endpoint
 from holdfast.kit.outbox.shared_rate import ReservedTurns
@@ -46,7 +47,7 @@ class EndpointQueue:
         self._send_s_max = (lease_s - SETTLE_S) / 2
         self.endpoint: Endpoint | None = None
         self.version = -1
-        self.host = ""
+        self.host = self.recorded_url = ""
         self.sign: Sign | None = None
         self.waiting: deque[ClaimedDelivery] = deque()
         self.in_flight = 0
@@ -65,6 +66,7 @@ class EndpointQueue:
     def configure(self, endpoint: Endpoint, version: int, *, sign: Sign) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
         self.endpoint, self.version, self.sign = endpoint, version, sign
+        self.recorded_url = recorded_url(endpoint.url)
         try:
             self.host = read_url(endpoint.url).authority
         except SendFailure:

@@ -37,6 +37,8 @@ EVERY_STATUS: Final = ("pending", "sending", "delivered", "failed", "dead", "ski
 # A delivery holds its last attempts; older ones are moved to documents of their own, so many to each.
 ATTEMPTS_IN_DELIVERY_MAX: Final = 20
 EXCERPT_BYTES_MAX: Final = 1_024
+HEADERS_CHARACTERS_MAX: Final = 1_024
+URL_CHARACTERS_MAX: Final = 500
 FINISHED_KEPT_S: Final = 30 * 86_400
 # Joins an event's and an endpoint's id; an endpoint's id can't hold it, so no two pairs share one.
 JOINT: Final = "~"
@@ -113,7 +115,11 @@ def _matches(wanted: str, event_type: str) -> bool:
 
 
 class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One attempt: an HTTP status and the first KB of the response, or the reason there was none."""
+    """One attempt: an HTTP status and the first KB of the response, or the reason there was none.
+
+    `url` is without its secrets. Headers are a line each, the first KB of them; of the request's those that
+    can't be derived from the delivery (`attempt_record`).
+    """
 
     at: datetime
     latency_ms: int
@@ -121,6 +127,9 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     status: int | None = None
     failure: str | None = None
     excerpt: str = ""
+    url: str = ""
+    request_headers: str = ""
+    response_headers: str = ""
 
 
 @document(

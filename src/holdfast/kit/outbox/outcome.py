@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 import msgspec
 
+from holdfast.kit.outbox.attempt_record import DERIVED, Header, recorded_headers
 from holdfast.kit.outbox.models import (
     ATTEMPTS_IN_DELIVERY_MAX,
     EXCERPT_BYTES_MAX,
@@ -91,18 +93,28 @@ def describe(result: ReceiverResponse | SendFailure) -> str:
 
 
 def record_attempt(
-    delivery: Delivery, result: ReceiverResponse | SendFailure, *, at: datetime, latency_s: float
+    delivery: Delivery,
+    result: ReceiverResponse | SendFailure,
+    *,
+    at: datetime,
+    latency_s: float,
+    url: str = "",
+    headers: Sequence[Header] = (),
 ) -> None:
-    """Add the attempt to the delivery's history."""
-    latency_ms = round(latency_s * 1_000)
+    """Add the attempt to the delivery's history; `url` and `headers` are those of the request."""
+    attempt = Attempt(
+        at, round(latency_s * 1_000), delivery.fence, url=url,
+        request_headers=recorded_headers(headers, without=DERIVED),
+    )  # fmt: skip
     if isinstance(result, ReceiverResponse):
-        excerpt = clean_text(result.excerpt, characters_max=EXCERPT_BYTES_MAX) if result.excerpt else ""
-        attempt = Attempt(at, latency_ms, delivery.fence, result.status, None, excerpt)
-        delivery.last_status = result.status
+        attempt.status = result.status
+        attempt.response_headers = recorded_headers(result.headers.items())
+        if result.excerpt:
+            attempt.excerpt = clean_text(result.excerpt, characters_max=EXCERPT_BYTES_MAX)
     else:
-        said = clean_text(result.message, characters_max=FAILURE_CHARACTERS_MAX)
-        attempt = Attempt(at, latency_ms, delivery.fence, None, result.reason, said)
-        delivery.last_status = None
+        attempt.failure = result.reason
+        attempt.excerpt = clean_text(result.message, characters_max=FAILURE_CHARACTERS_MAX)
+    delivery.last_status = attempt.status
     delivery.attempts.append(attempt)
     delivery.attempt_count += 1
     delivery.last_attempt_at = at

@@ -16,7 +16,7 @@ from holdfast.runtime.document_browser.collection import (
     Collection,
 )
 from holdfast.runtime.document_browser.documents import DocumentBrowser
-from holdfast.runtime.document_browser.redaction import MASK, names_secret, redact_value
+from holdfast.runtime.document_browser.redaction import MASK, redact_value
 
 __all__ = [
     "MASK",
@@ -25,6 +25,5 @@ __all__ = [
     "BrowsedDocument",
     "Collection",
     "DocumentBrowser",
-    "names_secret",
     "redact_value",
 ]

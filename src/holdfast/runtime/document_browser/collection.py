@@ -15,7 +15,8 @@ from holdfast.model.columns import Column, enum_values, find_field
 from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
-from holdfast.runtime.document_browser.redaction import names_secret, redact_value
+from holdfast.outside_text import names_secret
+from holdfast.runtime.document_browser.redaction import redact_value
 from holdfast.runtime.document_browser.values import read_value, write_value
 from holdfast.store import Query, Snapshot
 from holdfast.store.plan import resolve

@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, Final
 
 from holdfast.kit.vault.vault import FORMAT
+from holdfast.outside_text import names_secret
 
 MASK: Final = "••••••"
-# A name with one of these words is a secret's, also in undeclared data: headers, inputs.
-_SECRET: Final = frozenset({
-    "apikey", "authorization", "cookie", "credential", "credentials", "csrf", "jwt", "passphrase", "passwd",
-    "password", "secret", "secrets", "signature", "token", "tokens", "verifier",
-})  # fmt: skip
-# Most keys are ids; these are not.
-_SECRET_KEYS: Final = frozenset({"access", "api", "private", "signing"})
-_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 # Up to the last @: a password may contain an unescaped one.
 _URL_PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s]+(?=@)")
 _QUERY_PARAMETER: Final = re.compile(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
@@ -40,14 +32,6 @@ def redact_value(value: Any, hidden: Collection[str] = ()) -> Any:
             name: _redact(one, secret=name in hidden or names_secret(name)) for name, one in value.items()
         }
     return _redact(value, secret=False)
-
-
-def names_secret(name: str) -> bool:
-    """Whether a field of this name holds a secret, by the words in it."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    return any(word in _SECRET for word in words) or any(
-        last in ("key", "keys") and first in _SECRET_KEYS for first, last in pairwise(words)
-    )
 
 
 def _redact(value: Any, *, secret: bool) -> Any:
