@@ -83,6 +83,29 @@ def flat_out(peer: str, full: int, quick: int) -> Open:
 
 
 @asynccontextmanager
+async def flat_out_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """The 99th percentile of both servers while they get all they can take."""
+    count = place.scale(8_000, 2_000)
+    with _server("ours", place.url(engine)) as mine, _server("minimal", place.url(engine)) as theirs:
+        async with _senders(mine) as ours, _senders(theirs) as other:
+            yield Pair(ours=lambda: _p99(ours, count), other=lambda: _p99(other, count))
+
+
+async def _p99(senders: list[_Sender], count: int) -> float:
+    took: list[float] = []
+    left = iter(range(count))
+
+    async def go_on(sender: _Sender) -> None:
+        for _ in left:
+            asked = time.perf_counter()
+            await sender.ask()
+            took.append(time.perf_counter() - asked)
+
+    await asyncio.gather(*(go_on(sender) for sender in senders))
+    return sorted(took)[int(count * 0.99)] * 1_000
+
+
+@asynccontextmanager
 async def paced(place: Place, engine: str) -> AsyncIterator[Pair]:
     async def limit() -> float:
         return P99_MS_MAX
@@ -102,6 +125,18 @@ WORKLOADS = [
     Workload(
         name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(15.0),
         other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", 800, 200),
+    ),
+    Workload(
+        name="take webhooks in, 64 connections", engines=("sqlite full",), unit="messages/s", goal=Goal(0.8),
+        other_name="bare protocol, table of its own", open=flat_out("minimal", 8_000, 2_000),
+    ),
+    Workload(
+        name="take webhooks in, 64 connections", engines=("postgres",), unit="messages/s", goal=Goal(0.5),
+        other_name="bare protocol, table of its own", open=flat_out("minimal", 8_000, 2_000),
+    ),
+    Workload(
+        name="take webhooks in, 64 connections, p99", engines=_ENGINES, unit="ms",
+        goal=Goal(3.0, at_most=True), other_name="bare protocol, table of its own", open=flat_out_p99,
     ),
     Workload(
         name="take webhooks in, 500 a second, p99", engines=_ENGINES, unit="ms",

@@ -1,7 +1,8 @@
-"""Three servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
+"""Four servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
 
 `ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
-knows no other errors than a wrong signature; `fastapi` is FastAPI with SQLAlchemy, one commit a request.
+knows no other errors than a wrong signature; `minimal` is a protocol without a framework and with a table of
+its own; `fastapi` is FastAPI with SQLAlchemy, one commit a request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 import uvicorn
 import uvloop
 
-from bench import raw_postgres, raw_sqlite
+from bench import ingest_minimal, raw_postgres, raw_sqlite
 from bench.ingest_fastapi import KEPT, fastapi
 from holdfast.app import ddl
 from holdfast.config import load_config
@@ -121,8 +122,12 @@ async def _serve(kind: str, url: str) -> None:
     models: dict[str, Callable[[str], Awaitable[Any]]] = {
         "ours": ours, "bare": bare, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
     }  # fmt: skip
-    app = await models[kind](url)
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    if kind == "minimal":
+        print(listener.getsockname()[1], flush=True)
+        await ingest_minimal.serve(url, listener, secret=SECRET)
+        return
+    app = await models[kind](url)
     print(listener.getsockname()[1], flush=True)
     if kind == "ours":
         freeze_gc()

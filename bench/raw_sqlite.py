@@ -51,7 +51,7 @@ class GroupCommit:
     def __init__(self, link: apsw.Connection, statement: str = INSERT) -> None:
         self._link, self._statement = link, statement
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[tuple[tuple[Any, ...], asyncio.Future[None]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[str, tuple[Any, ...], asyncio.Future[None]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -59,9 +59,9 @@ class GroupCommit:
         body = msgspec.json.encode(event).decode()
         await self.put((event.id, 1, event.kind, event.received_ms, event.subject, body))
 
-    async def put(self, row: tuple[Any, ...]) -> None:
+    async def put(self, row: tuple[Any, ...], statement: str = "") -> None:
         done: asyncio.Future[None] = self._loop.create_future()
-        self._queue.put((row, done))
+        self._queue.put((statement or self._statement, row, done))
         await done
 
     def close(self) -> None:
@@ -77,10 +77,10 @@ class GroupCommit:
                     return
                 taken.append(item)
             self._link.execute("BEGIN IMMEDIATE")
-            for row, _ in taken:
-                self._link.execute(self._statement, row)
+            for statement, row, _ in taken:
+                self._link.execute(statement, row)
             self._link.execute("COMMIT")
-            self._loop.call_soon_threadsafe(_answer, [done for _, done in taken])
+            self._loop.call_soon_threadsafe(_answer, [done for *_, done in taken])
 
 
 def _answer(waiting: list[asyncio.Future[None]]) -> None:

@@ -55,7 +55,7 @@ async def test_of_too_many_at_once_some_wait_and_the_rest_are_sent_away(sqlite_u
 
     async def message() -> None:
         nonlocal at_once, most
-        async with backpressure.place():
+        async with backpressure:
             at_once += 1
             most = max(most, at_once)
             await go_on.wait()

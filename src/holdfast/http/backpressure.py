@@ -7,8 +7,6 @@ its share of the process, and everybody else is answered.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Final
 
 from holdfast.config import RequestLimits
@@ -22,9 +20,9 @@ BACKLOG_AFTER_S: Final = 10.0
 
 
 class Backpressure:
-    """Admits messages to the inbox within `limits`.
+    """Admits messages to the inbox within `limits`: each holds one of the places while it is stored.
 
-    Example: `async with backpressure.place(): await inbox.receive(source, headers, body)`
+    Example: `async with backpressure: await inbox.receive(source, headers, body)`
     """
 
     def __init__(self, store: Store, limits: RequestLimits) -> None:
@@ -33,15 +31,17 @@ class Backpressure:
         self._backlog, self._counted_s = 0, float("-inf")
         self._counting: asyncio.Task[None] | None = None
 
-    @contextlib.asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Hold one of the places for the block; raises RetryLaterError past a bound."""
+    async def __aenter__(self) -> None:
+        """Take one of the places; raises RetryLaterError past a bound."""
         if self._backlog >= self._limits.backlog_max:
             self._count_again()
             raise RetryLaterError(
                 f"{self._backlog:,} messages wait to be handled already; send it again later",
                 after_s=BACKLOG_AFTER_S,
             )
+        if not self._places.locked():
+            await self._places.acquire()
+            return
         if self._waiting >= self._limits.webhook_waiting_max:
             raise RetryLaterError(
                 "more messages come than can be stored; send it again later", after_s=BUSY_AFTER_S
@@ -51,11 +51,10 @@ class Backpressure:
             await self._places.acquire()
         finally:
             self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._places.release()
-            self._count_again()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._places.release()
+        self._count_again()
 
     def _count_again(self) -> None:
         """Count the backlog, in the background and not often."""

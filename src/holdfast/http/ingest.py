@@ -84,11 +84,11 @@ class Ingest:
         source, message = self.hook.source, await receive()
         if not message.get("more_body"):
             body = _within(message.get("body", b""), source.body_bytes_max)
-            async with self._backpressure.place():
+            async with self._backpressure:
                 return await self._inbox.receive(source, headers, body)
         async with AsyncExitStack() as places:
             body = await self._whole_body(message, receive, headers=headers, places=places)
-            async with self._backpressure.place():
+            async with self._backpressure:
                 return await self._inbox.receive(source, headers, body)
 
     async def _whole_body(

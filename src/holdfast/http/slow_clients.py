@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.error_format import ErrorBody
 from holdfast.http.error_responses import encode_error, refusal
+from holdfast.http.response_transport import ResponseTransport
 from holdfast.ids import ulid
 
 HEAD_BYTES_MAX: Final = 65_536
@@ -45,8 +46,11 @@ class SlowClientProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, before = False, self.cycle
         super().on_headers_complete()
+        # A response to HEAD has no body that its head could wait for.
+        if self.cycle is not before and self.scope["method"] != "HEAD":
+            self.cycle.transport = ResponseTransport(self.cycle.transport)
 
     def on_chunk_header(self) -> None:
         self._overhead_bytes -= CHUNK_FRAMING_BYTES

@@ -47,7 +47,9 @@ def home(config: Config) -> CheckResult:
 def private_files(config: Config) -> CheckResult:
     """Whether other users of this machine can read the home folder or the store's files."""
     file = local_file(config.store)
-    files = [] if file is None else [file.with_name(file.name + end) for end in ("", "-wal", "-shm")]
+    files = (
+        [] if file is None else [file.with_name(file.name + end) for end in ("", "-wal", "-shm", "-board")]
+    )
     found = exposed([config.home, *files])
     if not found:
         return CheckResult("private files", True, "only this user can read them")

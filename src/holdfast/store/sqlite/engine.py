@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.model.schema import Schema
+from holdfast.private_files import create_file
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest, StorageReport
@@ -22,9 +23,10 @@ from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
 from holdfast.store.sqlite.backup import back_up
 from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.connections import Options, one, open_connection, parse_url, refused
 from holdfast.store.sqlite.migrate import SqliteMigration
-from holdfast.store.sqlite.notifier import DataVersionNotifier
+from holdfast.store.sqlite.notifier import SqliteNotifier
 from holdfast.store.sqlite.shared_time import shared_now_us
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.writer import SqliteWriter
@@ -39,6 +41,15 @@ READERS = 2
 CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
 
+def _open_board(path: str, tables: Mapping[Schema[Any], str]) -> CommitBoard | None:
+    """The board of a database; None where the disk has no room for it, and the change counter must do."""
+    try:
+        create_file(Path(path))
+        return CommitBoard(path, tables)
+    except OSError:
+        return None
+
+
 async def connect(url: str, catalog: Catalog) -> SqliteEngine:
     """Open the file of a URL: `sqlite:///holdfast.db[?synchronous=full|normal][&busy_s=30]`."""
     return SqliteEngine(parse_url(url), catalog, asyncio.get_running_loop())
@@ -47,10 +58,14 @@ async def connect(url: str, catalog: Catalog) -> SqliteEngine:
 class SqliteEngine(SqlEngine[SqliteTable]):
     def __init__(self, options: Options, catalog: Catalog, loop: asyncio.AbstractEventLoop) -> None:
         mappings = {schema: SqliteTable(schema, catalog.table(schema)) for schema in catalog.schemas}
-        self._notifier = DataVersionNotifier(self._data_version, self._written_by_others)
+        self._notifier = SqliteNotifier(self._data_version, self._written_by_others)
         super().__init__(catalog, mappings, capabilities=CAPABILITIES, notifier=self._notifier)
         self._options = options
-        self._writer = SqliteWriter(options, mappings, loop=loop, notify=self._notifier.notify)
+        self._board = _open_board(options.path, {one: catalog.table(one) for one in mappings})
+        self._notifier.board = self._board
+        self._writer = SqliteWriter(
+            options, mappings, loop=loop, notify=self._notifier.notify, board=self._board
+        )
         self._migration = SqliteMigration(self._writer, mappings)
         self._connection = open_connection(options, writing=False)
         self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
@@ -112,6 +127,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
             return
         self._notifier.close()
         await self._writer.close()
+        if self._board is not None:
+            self._board.close()
         self._closed = True
         await asyncio.to_thread(self._readers.shutdown)
         for connection in self._opened:

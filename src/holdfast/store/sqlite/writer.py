@@ -22,6 +22,7 @@ import structlog
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
 from holdfast.store.sqlite.connections import Options, one, open_connection, refused
 from holdfast.store.sqlite.statements import SqliteTable
@@ -73,7 +74,9 @@ class SqliteWriter:
         *,
         loop: asyncio.AbstractEventLoop,
         notify: Callable[[set[Schema[Any]]], None],
+        board: CommitBoard | None = None,
     ) -> None:
+        self._board = board
         self._options, self._mappings = options, mappings
         self._connection = open_connection(options, writing=True)
         self._transaction = WriteTransaction(self._connection, mappings)
@@ -253,6 +256,8 @@ class SqliteWriter:
             )
         connection.execute("COMMIT")
         self.committed = transaction.version
+        if self._board is not None and transaction.touched:
+            self._board.post(transaction.touched)
 
     def _rollback(self) -> None:
         try:
