@@ -36,21 +36,29 @@ class UlidSource:
         self._lock = threading.Lock()
         self._ms = -1
         self._random = 0
+        self._start = ""  # all but the last two characters, which alone change from one to the next
 
     def make(self) -> str:
         ms = self._clock.now_us() // 1_000
         with self._lock:
             if ms > self._ms:
-                self._ms, self._random = ms, secrets.randbits(_RANDOM_BITS)
+                self._begin(ms, secrets.randbits(_RANDOM_BITS))
+            elif (self._random & 1023) < 1023:
+                self._random += 1
             else:
-                self._count_up()
-            ms, random = self._ms, self._random
-        return _crockford(ms, 10) + _crockford(random, 16)
+                self._carry()
+            return self._start + _PAIRS[self._random & 1023]
 
-    def _count_up(self) -> None:
-        self._random += 1
-        if self._random >> _RANDOM_BITS:
-            self._ms, self._random = self._ms + 1, 0
+    def _begin(self, ms: int, random: int) -> None:
+        self._ms, self._random = ms, random
+        self._start = (_crockford(ms, 10) + _crockford(random, 16))[:-2]
+
+    def _carry(self) -> None:
+        random = self._random + 1
+        if random >> _RANDOM_BITS:
+            self._begin(self._ms + 1, 0)
+        else:
+            self._begin(self._ms, random)
 
 
 class TimestampIdSource:
