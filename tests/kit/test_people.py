@@ -290,3 +290,35 @@ async def test_tries_at_once_cant_pass_the_limit_together(kit_store: Store) -> N
         *(tries.admit("ann", f"203.0.113.{n}") for n in range(8)), return_exceptions=True
     )
     assert sum(isinstance(each, LoginAttempt) for each in done) == BY_NAME.count
+
+
+async def test_people_are_found_by_any_part_of_their_name(kit_store: Store, clock: ManualClock) -> None:
+    users, names = Users(kit_store), ["ann@acme.example", "ben@zoo.example", "joanna@zoo.example", "carl"]
+    for name in names:
+        await users.add(name, role="viewer", tenant_id="zoo" if "zoo" in name else "acme", password=None)
+        await clock.advance(1)
+    found, after = await users.search(" ANN")
+    assert [user.id for user in found] == ["joanna@zoo.example", "ann@acme.example"]
+    assert after is None
+    # Pages end after the last one found, not after the last one looked at.
+    pages = list[str]()
+    for _ in range(3):
+        found, after = await users.search("example", limit=1, cursor=after)
+        pages += [user.id for user in found]
+    assert (pages, after) == (["joanna@zoo.example", "ben@zoo.example", "ann@acme.example"], None)
+    assert await users.search("dora") == ([], None)
+
+
+async def test_a_search_that_ends_at_its_limit_can_be_continued(
+    kit_store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.kit.access.users.SEARCHED_MAX", 4)
+    monkeypatch.setattr("holdfast.kit.access.users._SEARCHED_AT_ONCE", 2)
+    users = Users(kit_store)
+    for number in range(6):
+        await users.add(f"p{number}", role="viewer")
+        await clock.advance(1)
+    nobody, after = await users.search("p0")
+    assert (nobody, after is not None) == ([], True)
+    found, _ = await users.search("p0", cursor=after)
+    assert [user.id for user in found] == ["p0"]

@@ -37,7 +37,9 @@ _Trail = Annotated[
 @commands.command("list")
 def list_command(
     action: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this kind alone.")] = None,
-    actor: Annotated[str | None, typer.Option(metavar="ID", help="What this one did.")] = None,
+    actor: Annotated[
+        str | None, typer.Option(metavar="ID", help="What this one did; the prefix may be left out.")
+    ] = None,
     subject: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this.")] = None,
     trail: _Trail = KIT_PART,
     tenant: Tenant = PLATFORM,
@@ -50,6 +52,7 @@ def list_command(
     \b
     Examples:
       holdfast audit list --tenant acme
+      holdfast audit list --tenant acme --actor ann@acme.example
       holdfast audit list --action delivery.replayed --json | jq -r '.items[].actor'
     """
     if sum(given is not None for given in (action, actor, subject)) > 1:

@@ -63,17 +63,25 @@ def add_command(
 
 
 @commands.command("list")
-def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+def list_command(
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Those with this anywhere in their name, of 5,000 at a time.")
+    ] = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
     """Show people, newest first.
 
     \b
     Examples:
       holdfast users list
+      holdfast users list --name acme
       holdfast users list --json | jq -r '.items[] | select(.disabledAt == null) | .name'
     """
-    page = with_runtime(lambda runtime: users.list_users(runtime, limit=limit, cursor=cursor))
+    page = with_runtime(lambda runtime: users.list_users(runtime, name=name, limit=limit, cursor=cursor))
     columns = ("name", "role", "tenantId", "createdAt", "lastSeenAt", "disabledAt")
-    none = "nobody yet: holdfast users add --help"
+    none = f"nobody has {name!r} in their name" if name else "nobody yet: holdfast users add --help"
     print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
 
 

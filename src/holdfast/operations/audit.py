@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.config import RESERVED_PREFIXES
 from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit.audit import Audit, AuditFields, AuditModels, AuditOutcome
 from holdfast.kit.audit.chain import ChainFault
+from holdfast.model.limits import ALTERNATIVES_MAX
 from holdfast.operations.outboxes import own_fields
-from holdfast.runtime import KIT_PART, Runtime
+from holdfast.runtime import KIT_PART, Runtime, find_services
 from holdfast.store import Query
 
 HEADS_PER_PAGE: Final = 500
@@ -82,16 +84,30 @@ async def list_events(
     limit: int = 50,
     cursor: str | None = None,
 ) -> AuditPage:
-    """Events, newest first; of one action, one actor or one subject where that is given."""
+    """Events, newest first; of one action, one actor or one subject where that is given.
+
+    An actor may be given without its prefix: `ann@acme.example` finds `user:ann@acme.example`.
+    """
     given = {"action": action, "actor": actor, "subject": subject}
     filters = [(name, value) for name, value in given.items() if value]
     if len(filters) > 1:
         raise InvalidError("give one of action, actor and subject")
     query = Query(_models(runtime, trail).event).order_by("-sequence").limit(limit).after(cursor)
     for name, value in filters:
-        query = query.where(name, "==", value)
+        alternatives = _actors(runtime, value) if name == "actor" else [value]
+        query = query.where(name, "in", alternatives)
     page = await runtime.store.tenant(tenant_id).query(query)
     return AuditPage([row(event, trail) for event in page.docs], page.cursor)
+
+
+def _actors(runtime: Runtime, name: str) -> list[str]:
+    """The actors that somebody may mean by a name: with each prefix there is, or whole."""
+    issuers = [one.user_prefix for one in runtime.config.oidc]
+    # A command for the kit's own trail opens no service; theirs act there all the same.
+    services = runtime.services or find_services()
+    own = [prefix for one in services for prefix in (f"visitor:{one.name}:", *one.actor_prefixes)]
+    prefixes = dict.fromkeys(["", *RESERVED_PREFIXES, *issuers, *own])
+    return [prefix + name for prefix in prefixes][:ALTERNATIVES_MAX]
 
 
 async def verify(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AuditVerdict:

@@ -58,10 +58,18 @@ def row(user: User) -> UserRow:
     )  # fmt: skip
 
 
-async def list_users(runtime: Runtime, *, limit: int = 50, cursor: str | None = None) -> UserPage:
-    """People of every tenant, newest first."""
-    users, after = await Users(runtime.store).page(limit=limit, cursor=cursor)
-    return UserPage([row(user) for user in users], after)
+async def list_users(
+    runtime: Runtime, *, name: str = "", limit: int = 50, cursor: str | None = None
+) -> UserPage:
+    """People of every tenant, newest first; with `name`, those who have it in theirs.
+
+    A search looks at 5,000 people; where there are more, the cursor continues it.
+    """
+    users = Users(runtime.store)
+    found, after = await (
+        users.search(name, limit=limit, cursor=cursor) if name else users.page(limit=limit, cursor=cursor)
+    )
+    return UserPage([row(user) for user in found], after)
 
 
 @operation("user.added", area="users", verb="create", needs="admin", subject="name", platform=True)

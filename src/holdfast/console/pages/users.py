@@ -17,10 +17,11 @@ ROWS: Final = 50
 
 def pages(runtime: Runtime) -> list[Page]:
     async def users(ask: PageRequest) -> Mapping[str, Any]:
-        page = await list_users(runtime, limit=ROWS, cursor=ask.cursor)
+        wanted = ask.text("q", characters_max=100)
+        page = await list_users(runtime, name=wanted, limit=ROWS, cursor=ask.cursor)
         # Nobody gives more than they have.
         roles = [role for role in ROLES if has_role(ask.caller, role, NO_TENANT)]
-        return {"rows": page.items, "after": page.cursor, "roles": roles}
+        return {"rows": page.items, "after": page.cursor, "roles": roles, "wanted": wanted}
 
     return [
         Page(

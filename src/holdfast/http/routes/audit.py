@@ -23,7 +23,11 @@ _Filter = Annotated[
 # By another name, because `actor` is who calls.
 _Actor = Annotated[
     str | None,
-    QueryParameter(name="actor", description="One of action, actor and subject.", max_length=1_000),
+    QueryParameter(
+        name="actor",
+        description="One of action, actor and subject; an actor's prefix may be left out.",
+        max_length=1_000,
+    ),
 ]
 
 

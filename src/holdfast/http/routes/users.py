@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from litestar import Request
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.http.dependencies import RuntimeDependency
@@ -17,6 +17,7 @@ from holdfast.routing import By, Cursor, Limit, RequestBody, action_route, read_
 from holdfast.runtime import Runtime
 
 _USER: Final = "/users/{name:str}"
+_NamePart = Annotated[str, QueryParameter(description="Any part of their name.", max_length=100)]
 
 
 class NewUser(RequestBody, frozen=True):
@@ -36,9 +37,11 @@ def _address(runtime: Runtime, request: Request[Any, Any, Any]) -> str:
 
 
 @read_route("/users", "admin", area="users", platform=True)
-async def list_users(runtime: RuntimeDependency, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
-    """People, newest first."""
-    return await users.list_users(runtime, limit=limit, cursor=cursor)
+async def list_users(
+    runtime: RuntimeDependency, name: _NamePart = "", limit: Limit = 50, cursor: Cursor = None
+) -> UserPage:
+    """People, newest first; a search looks at 5,000 of them, and the cursor continues it."""
+    return await users.list_users(runtime, name=name, limit=limit, cursor=cursor)
 
 
 @action_route("/users", users.add)

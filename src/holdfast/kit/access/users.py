@@ -15,6 +15,8 @@ from holdfast.kit.access.passwords import hash_password, verify_password
 from holdfast.model import SERVICE_ONLY, Document, Index, Membership, ProvidedId, document
 from holdfast.store import Query, Store, Transaction, create, put
 
+SEARCHED_MAX: Final = 5_000
+_SEARCHED_AT_ONCE: Final = 500
 UserRole = Literal["viewer", "developer", "admin", "owner"]
 _NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
 
@@ -174,6 +176,29 @@ class Users:
         """Users of the handle's tenant, or of all, newest first, without their password hashes."""
         page = await self._store.query(Query(User).order_by("-created_at").limit(limit).after(cursor))
         return [msgspec.structs.replace(doc, password="") for doc in page.docs], page.cursor
+
+    async def search(
+        self, part: str, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[User], str | None]:
+        """Users with this part in their name, newest first; looks at 5,000 users, and the cursor goes on."""
+        wanted, query, found, searched = (
+            normalize_name(part),
+            Query(User).order_by("-created_at"),
+            list[User](),
+            0,
+        )
+        while len(found) < limit and searched < SEARCHED_MAX:
+            page = await self._store.query(query.limit(_SEARCHED_AT_ONCE).after(cursor))
+            places = [place for place, user in enumerate(page.docs) if wanted in user.id]
+            taken = places[: limit - len(found)]
+            found += [page.docs[place] for place in taken]
+            if len(taken) < len(places):
+                # Read again up to the last that was taken, for the cursor after it.
+                page = await self._store.query(query.limit(taken[-1] + 1).after(cursor))
+            searched, cursor = searched + len(page.docs), page.cursor
+            if cursor is None:
+                break
+        return [msgspec.structs.replace(user, password="") for user in found], cursor
 
 
 def normalize_name(name: str) -> str:

@@ -35,6 +35,8 @@ from holdfast.services.c4lendar.workflow import UpdateWorkflow
 from holdfast.store import Store, Transaction, Write, put
 from holdfast.web import callback_url, start_url
 
+# Names the people of a chat on the audit trail.
+ACTOR_PREFIX: Final = "telegram:"
 PURPOSE: Final = "c4lendar"
 PROVIDER: Final = "google"
 # Telegram counts messages as they arrive, and some take longer on their way than others.
@@ -166,7 +168,7 @@ class Bot:
     def operator(self, incoming: Incoming) -> Operator:
         """The person for whom the bot acts in a chat."""
         return Operator(
-            tenant_id=incoming.tenant_id, actor=f"telegram:{incoming.user_id}", caller=SERVICE,
+            tenant_id=incoming.tenant_id, actor=f"{ACTOR_PREFIX}{incoming.user_id}", caller=SERVICE,
             audits=self._context.audit,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from holdfast.service import Service
 from holdfast.services.gwi.error_response import GwiErrorResponse
 from holdfast.services.gwi.models import DOCUMENTS
 from holdfast.services.gwi.models.tenants import ConnectorConfig
+from holdfast.services.gwi.operations.profiles import GITHUB_PREFIX
 from holdfast.services.gwi.parts import build
 from holdfast.services.gwi.settings import GwiSettings
 
@@ -17,5 +18,6 @@ service = Service(
     settings=GwiSettings,
     sealed={ConnectorConfig: ["secrets"]},
     errors=ErrorFormat(response=GwiErrorResponse),
+    actor_prefixes=[GITHUB_PREFIX],
     build=build,
 )
