@@ -91,7 +91,8 @@ class SqlEngine(ABC, Generic[M]):
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         statement = count_due_statement(self._mappings[schema], from_us(now_us), limit)
-        rows = await self._execute(statement, list, rows_max=1)
+        # One row, but as much to read as `limit` of them: not in the loop's thread.
+        rows = await self._execute(statement, list, rows_max=limit)
         return int(rows[0][0])
 
     async def undeployed(self, *, confirm: bool = False) -> list[str]:
