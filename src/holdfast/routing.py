@@ -12,8 +12,9 @@
 The route guard (`holdfast.http.guard`) reads the declaration before a route runs: who may call it, whose
 documents are meant, how long it may take. `needs` is a kind of caller: `public`, `visitor`, `person`, a role
 or `service`. A role is needed in the tenant that the path parameter `tenant` names; without one, in the
-caller's own or the one that `?tenant=` names; with `platform`, on the platform itself. Routes that change
-something call an operation, whose `needs` is theirs unless they declare another.
+caller's own or the one that `?tenant=` names; with `platform`, on the platform itself. One that reads with
+`all_tenants` takes `ALL_TENANTS` as its `TenantId`, which is what platform administrators get by default.
+Routes that change something call an operation, whose `needs` is theirs unless they declare another.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ Cursor: TypeAlias = Annotated[
 Tenant: TypeAlias = Annotated[
     str | None,
     QueryParameter(
-        description="Another tenant, for those who may ask for any.", min_length=1, max_length=200
+        description="The tenant; - is the platform itself, * all tenants where lists are read.",
+        min_length=1,
+        max_length=200,
     ),
 ]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]

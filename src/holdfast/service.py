@@ -149,7 +149,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     `path` is below `/console/<address of the service>` and may hold parameters (`/runs/{run_id}`).
     `template` is a file in the folder `pages/` beside the module that has the service's `build`; it is
-    rendered with what `data` returns. Changes to the topics in `live` refresh the page's live regions.
+    rendered with what `data` returns. Changes to the topics in `live` refresh the page's live regions. A page
+    with `all_tenants` may be asked for `ALL_TENANTS`; where it is about one document of all those, `data`
+    returns that one's `tenant_id`.
 
     Example: `Page(path="", title="Runs", template="runs.html", data=runs, live=("gwi",))`
     """
@@ -161,6 +163,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = "viewer"  # or `person`
     platform: bool = False
     nav: bool = True
+    all_tenants: bool = False
     live: Sequence[str] = ()
 
 

@@ -184,7 +184,7 @@ def test_a_parked_message_is_worked_on_again_and_another_tenants_is_not() -> Non
 
 def test_a_list_of_the_platform_that_is_empty_names_the_option_for_a_tenant() -> None:
     for command in (["inbox", "list"], ["runs", "list"]):
-        platform = CliRunner().invoke(app, command)
+        platform = CliRunner().invoke(app, [*command, "--tenant", "-"])
         assert (platform.exit_code, "--tenant ID" in platform.stdout) == (0, True)
     other = CliRunner().invoke(app, ["inbox", "list", "--tenant", "other"])
     assert other.stdout == "none is parked\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -179,7 +180,8 @@ async def test_a_member_of_two_tenants_chooses_one_and_stays_there(tmp_path: Pat
         for club in ("acme", "other"):
             status, text = await lobby.get(f"/console/runs?tenant={club}", session)
             assert status == 200
-            assert '<option value="acme"></option><option value="other"></option>' in text
+            choices = re.findall(r'<option value="([^"]+)"', text)
+            assert [one for one in choices if one in ("acme", "other")] == choices == ["acme", "other"]
             assert f'href="/console/deliveries?tenant={club}"' in text, "the navigation stays in that tenant"
         assert (await lobby.get("/console/runs?tenant=third", session))[0] == 403
 

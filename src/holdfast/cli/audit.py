@@ -17,6 +17,7 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     print_table,
     services_of,
     verify_trail,
@@ -24,6 +25,7 @@ from holdfast.cli.context import (
 )
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
+from holdfast.kit import ALL_TENANTS
 from holdfast.operations import audit
 from holdfast.runtime import KIT_PART, Runtime
 
@@ -42,7 +44,7 @@ def list_command(
     ] = None,
     subject: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this.")] = None,
     trail: _Trail = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -65,7 +67,7 @@ def list_command(
     )
     columns = ("sequence", "at", "actor", "action", "outcome", "subject")
     none = "nothing is on record like this"
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none, tenant=tenant)
 
 
 @commands.command("verify")

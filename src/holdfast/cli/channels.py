@@ -12,11 +12,13 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     operate,
     print_result,
     print_table,
     with_runtime,
 )
+from holdfast.kit import ALL_TENANTS
 from holdfast.operations import channels
 
 commands = typer.Typer(no_args_is_help=True)
@@ -26,7 +28,7 @@ _Id = Annotated[str, typer.Argument(metavar="ID", help="As `channels list` shows
 
 @commands.command("list")
 def list_command(
-    tenant: Tenant = PLATFORM, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
+    tenant: Tenants = ALL_TENANTS, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
 ) -> None:
     """Show what is watched, until when, and what is wrong with it.
 
@@ -39,7 +41,9 @@ def list_command(
         lambda runtime: channels.list_channels(runtime, tenant, limit=limit, cursor=cursor), services=None
     )
     columns = ("id", "name", "watchedId", "status", "endsAt", "renewAt", "failures", "error")
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched")
+    print_table(
+        page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched", tenant=tenant
+    )
 
 
 @commands.command("renew")

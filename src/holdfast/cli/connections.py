@@ -14,6 +14,7 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     as_dict,
     one_of,
     operate,
@@ -24,6 +25,7 @@ from holdfast.cli.context import (
     with_runtime,
 )
 from holdfast.errors import HoldfastError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.connections.models import Status
 from holdfast.operation import Operator
 from holdfast.operations import connections
@@ -48,7 +50,7 @@ def list_command(
         str | None, typer.Option(metavar="STATUS", callback=one_of(Status), help="Only of this status.")
     ] = None,
     collection: _Collection = KIT_CONNECTIONS,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -68,7 +70,9 @@ def list_command(
         services=_services(collection),
     )
     columns = ("id", "provider", "name", "status", "expiresAt", "connectedAt", "reason")
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
+    print_table(
+        page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected", tenant=tenant
+    )
 
 
 @commands.command("show")

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.config import load_config
-from holdfast.kit import NO_TENANT
+from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.logs import log_to_stderr
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
@@ -32,11 +32,15 @@ _COMMANDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u206
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Tenant: TypeAlias = Annotated[str, typer.Option(metavar="ID", help="Whose; '-' is the platform itself.")]
+Tenants: TypeAlias = Annotated[
+    str, typer.Option("--tenant", metavar="ID", help="Whose alone; '-' is the platform itself, '*' all.")
+]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
 Cursor: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Go on where the last page ended.")
 ]
 PLATFORM = NO_TENANT
+TENANT_COLUMN: Final = "tenantId"
 
 
 def with_runtime(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service] | None = ()) -> T:
@@ -178,8 +182,11 @@ def print_table(
 ) -> None:
     """Rows as a table of these columns, or whole as JSON with the cursor of the next page.
 
-    `none` says that there are no rows; with `tenant` it says how to look at another.
+    `none` says that there are no rows; with `tenant` it says how to look at another. Where that is all of
+    them, each row says whose it is.
     """
+    if tenant == ALL_TENANTS:
+        columns = (columns[0], TENANT_COLUMN, *columns[1:])
     found = [as_dict(row) for row in rows]
     if as_json:
         typer.echo(escape_control(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))

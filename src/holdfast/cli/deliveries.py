@@ -13,11 +13,13 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     operate,
     print_result,
     with_runtime,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox import Delivery
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.operations import attempts, deliveries
@@ -52,7 +54,7 @@ def list_command(
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
     outbox: OutboxName = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -68,6 +70,7 @@ def list_command(
     chosen = status or UNDELIVERED
     print_page(
         outbox,
+        tenant,
         lambda runtime: deliveries.list_deliveries(
             runtime, tenant, outbox, statuses=chosen, endpoint_id=endpoint, limit=limit, cursor=cursor
         ),
@@ -78,7 +81,7 @@ def list_command(
 
 @commands.command("show")
 def show_command(
-    delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenants = ALL_TENANTS, as_json: AsJson = False
 ) -> None:
     """Show one delivery: its payload, and every attempt.
 
@@ -102,7 +105,7 @@ def attempt_command(
         bool, typer.Option("--curl", help="Print only a curl command that repeats the request.")
     ] = False,
     outbox: OutboxName = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     as_json: AsJson = False,
 ) -> None:
     """Show one attempt: the request with its headers and signature, and the response with its own.

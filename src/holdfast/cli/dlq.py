@@ -12,10 +12,12 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     operate,
     print_result,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.kit import ALL_TENANTS
 from holdfast.operations import dead_letters
 from holdfast.runtime import KIT_PART
 
@@ -29,7 +31,7 @@ def list_command(
     endpoint: _Endpoint = None,
     resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
     outbox: OutboxName = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -43,6 +45,7 @@ def list_command(
     """
     print_page(
         outbox,
+        tenant,
         lambda runtime: dead_letters.list_dead_letters(
             runtime, tenant, outbox, resolved=resolved, endpoint_id=endpoint, limit=limit, cursor=cursor
         ),

@@ -8,16 +8,16 @@ import msgspec
 import typer
 
 from holdfast.cli.context import (
-    PLATFORM,
     AsJson,
     Cursor,
     Limit,
-    Tenant,
+    Tenants,
     print_result,
     print_table,
     with_runtime,
 )
 from holdfast.errors import InvalidError
+from holdfast.kit import ALL_TENANTS
 from holdfast.model.access import SERVICE
 from holdfast.operations import documents
 from holdfast.runtime import Runtime
@@ -38,7 +38,7 @@ def _checked(words: list[str] | None) -> list[str] | None:
 
 
 @commands.command("collections")
-def collections_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+def collections_command(tenant: Tenants = ALL_TENANTS, as_json: AsJson = False) -> None:
     """Show the collections there are, and the ways each can be looked through.
 
     \b
@@ -70,7 +70,7 @@ def list_command(
         list[str] | None,
         typer.Option(metavar="NAME=ID", callback=_checked, help="Under this document; for sub-collections."),
     ] = None,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -89,10 +89,10 @@ def list_command(
         ),
         services=None,
     )  # fmt: skip
-    columns = ("_id", *page.columns)
-    print_table(
-        page.items, columns, as_json=as_json, cursor=page.cursor, none="no documents like this", tenant=tenant
-    )
+    every = tenant == ALL_TENANTS
+    columns = ("_id", *(["_tenant"] if every else []), *page.columns)
+    none, tenant = "no documents like this", "" if every else tenant
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none, tenant=tenant)
 
 
 @commands.command("show")
@@ -102,7 +102,7 @@ def show_command(
         list[str],
         typer.Argument(metavar="ID...", help="Its id; for sub-collections, its parents' ids first."),
     ],
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     as_json: AsJson = False,
 ) -> None:
     """Show one document as it is stored, with secrets masked.

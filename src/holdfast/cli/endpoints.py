@@ -12,6 +12,7 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     as_dict,
     operate,
     print_result,
@@ -19,6 +20,7 @@ from holdfast.cli.context import (
     with_runtime,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.operation import Operator
 from holdfast.operations import endpoints
@@ -56,7 +58,7 @@ def list_command(
         ),
     ] = None,
     outbox: OutboxName = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -71,6 +73,7 @@ def list_command(
     wanted = cast(EndpointStatus | None, status)
     print_page(
         outbox,
+        tenant,
         lambda runtime: endpoints.list_endpoints(
             runtime, tenant, outbox, status=wanted, limit=limit, cursor=cursor
         ),
@@ -81,7 +84,7 @@ def list_command(
 
 @commands.command("show")
 def show_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenants = ALL_TENANTS, as_json: AsJson = False
 ) -> None:
     """Show one endpoint: its settings, its state, and the notices of its changes.
 

@@ -12,12 +12,14 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     one_of,
     operate,
     print_result,
     print_table,
     with_runtime,
 )
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.inbox.models import Status
 from holdfast.operations import inbox
 
@@ -29,7 +31,7 @@ def list_command(
     status: Annotated[
         str, typer.Option(callback=one_of(Status), help=f"One of {', '.join(get_args(Status))}.")
     ] = "parked",
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,

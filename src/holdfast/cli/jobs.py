@@ -12,11 +12,13 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     operate,
     print_result,
     print_table,
     with_runtime,
 )
+from holdfast.kit import ALL_TENANTS
 from holdfast.operations import schedules
 
 commands = typer.Typer(no_args_is_help=True)
@@ -26,7 +28,7 @@ _Name = Annotated[str, typer.Argument(metavar="NAME", help="As `jobs list` shows
 
 @commands.command("list")
 def list_command(
-    tenant: Tenant = PLATFORM, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
+    tenant: Tenants = ALL_TENANTS, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
 ) -> None:
     """Show jobs: when each is next due and how its last run ended.
 
@@ -38,7 +40,7 @@ def list_command(
     page = with_runtime(lambda runtime: schedules.list_schedules(runtime, tenant, limit=limit, cursor=cursor))
     columns = ("name", "cron", "zone", "enabled", "slotAt", "lastStatus")
     none = "no jobs yet: they are declared when `holdfast serve` or `holdfast work` starts"
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none, tenant=tenant)
 
 
 @commands.command("run")

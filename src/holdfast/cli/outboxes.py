@@ -18,6 +18,7 @@ OutboxName: TypeAlias = Annotated[
 
 def print_page(
     outbox: str,
+    tenant: str,
     act: Callable[[Runtime], Awaitable[Any]],
     *,
     columns: Sequence[str],
@@ -35,4 +36,4 @@ def print_page(
         raise typer.BadParameter(fault.message) from None
     elsewhere = f"; other outboxes (--outbox): {', '.join(others)}" if others else ""
     none = f"no {what} like this in outbox {outbox}{elsewhere}"
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none, tenant=tenant)

@@ -12,6 +12,7 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     one_of,
     operate,
     print_facts,
@@ -19,6 +20,7 @@ from holdfast.cli.context import (
     print_table,
     with_runtime,
 )
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.runs.models import RunStatus
 from holdfast.operations import runs
 from holdfast.operations.runs import CANCELLED, KIT_RUNS, REASON_CHARACTERS_MAX
@@ -47,7 +49,7 @@ def list_command(
     ] = None,
     type: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this workflow.")] = None,
     collection: _Collection = KIT_RUNS,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -74,7 +76,7 @@ def list_command(
 
 @commands.command("show")
 def show_command(
-    run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenants = ALL_TENANTS, as_json: AsJson = False
 ) -> None:
     """Show one run: its state, its holder, and every step.
 

@@ -13,12 +13,14 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
+    Tenants,
     operate,
     print_result,
     print_table,
     services_of,
     with_runtime,
 )
+from holdfast.kit import ALL_TENANTS
 from holdfast.operations import usage
 from holdfast.runtime import KIT_PART
 
@@ -62,7 +64,7 @@ def show_command(
 @commands.command("allowances")
 def allowances_command(
     meter: _Meter = KIT_PART,
-    tenant: Tenant = PLATFORM,
+    tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -79,7 +81,8 @@ def allowances_command(
         services=services_of(meter),
     )
     columns = ("name", "used", "limit", "standing")
-    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing limited was taken")
+    none = "nothing limited was taken"
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none, tenant=tenant)
 
 
 @commands.command("rebuild")

@@ -59,7 +59,7 @@ def _faults(shell: Shell) -> ExceptionHandlersMap:
 def _page(shell: Shell, place: MountedPage) -> HTTPRouteHandler:
     opt = {
         "needs": place.page.needs, "area": place.owner, "action": "read", "page": True,
-        "platform": place.page.platform,
+        "platform": place.page.platform, "all_tenants": place.page.all_tenants,
     }  # fmt: skip
 
     @get(place.route, opt=opt, include_in_schema=False)

@@ -18,14 +18,21 @@ from holdfast.console import plots
 from holdfast.console.page_registry import OWN, MountedPage, mounted_pages
 from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
-from holdfast.kit import NO_TENANT
+from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.authorization import has_role, is_person, meets, own_tenant, privileged
+from holdfast.kit.access.authorization import (
+    default_tenant,
+    has_role,
+    is_person,
+    meets,
+    own_tenant,
+    privileged,
+)
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.rendering.assets import Assets
 from holdfast.rendering.templates import HEADERS, check_template, environment_of, error_title, page_folders
 from holdfast.runtime import Runtime
-from holdfast.service import PageRequest
+from holdfast.service import Page, PageRequest
 from holdfast.web import status_of
 
 log = structlog.get_logger("holdfast.console")
@@ -47,20 +54,32 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     tenant_id: str
-    own_tenant: str
+    selected_tenant: str  # what links stay with
+    default_tenant: str  # what links need not name
     any_tenant: bool
     csrf: str
     path: str
     groups: Mapping[str, list[NavLink]]
+
+    @property
+    def all_tenants(self) -> bool:
+        """Whether the page is about every tenant's documents."""
+        return self.tenant_id == ALL_TENANTS
+
+    def enter(self, tenant_id: str) -> Frame:
+        """The frame around one document of a tenant, reached from a list over all of them."""
+        return msgspec.structs.replace(self, tenant_id=tenant_id, selected_tenant=tenant_id)
 
     def link(self, path: str, **query: Any) -> str:
         """A place on this site about the same tenant; a query value of None is left out.
 
         `{name}` stays as it is, for scripts that fill in what an act answered.
         """
-        chosen = {} if self.tenant_id == self.own_tenant else {"tenant": self.tenant_id}
         asked = {name: value for name, value in query.items() if value not in (None, "")}
-        parameters = urlencode({**chosen, **asked})
+        chosen = {"tenant": self.selected_tenant, **asked}
+        if chosen["tenant"] == self.default_tenant:
+            del chosen["tenant"]
+        parameters = urlencode(chosen)
         quoted = quote(path, safe="/:~@+{}")
         return f"{quoted}?{parameters}" if parameters else quoted
 
@@ -111,14 +130,19 @@ class Shell:
             path={name: str(value) for name, value in request.path_params.items()},
         )  # fmt: skip
         data = await place.page.data(ask)
+        if frame.all_tenants and "tenant_id" in data:
+            frame = frame.enter(data["tenant_id"])
         title = str(data.get("title", place.page.title))
-        tenants = await self._choice_of_tenants(frame)
-        about = {"ask": ask, "live": list(place.page.live), "tenants": tenants, **data, "title": title}
+        tenants = await self._choice_of_tenants(frame, place.page)
+        about = {
+            "ask": ask, "live": list(place.page.live), "tenants": tenants, "kept": _kept(place.page, ask),
+            **data, "title": title,
+        }  # fmt: skip
         return self.html(place.page.template, about, frame, owner=place.owner)
 
-    async def _choice_of_tenants(self, frame: Frame) -> list[str]:
+    async def _choice_of_tenants(self, frame: Frame, page: Page) -> list[str]:
         if frame.any_tenant:
-            return await self._tenants.known()
+            return [*([ALL_TENANTS] if page.all_tenants else []), *await self._tenants.known()]
         roles = self.runtime.roles
         if roles is None or not is_person(frame.caller):
             return []
@@ -134,7 +158,8 @@ class Shell:
             .render(
                 {
                     "live": (),
-                    "tenants": (),
+                    "tenants": [],
+                    "kept": {},
                     "frame": frame,
                     "link": frame.link,
                     "may": self._judge(frame),
@@ -153,11 +178,12 @@ class Shell:
         """What is said around this request's page, also where nobody is signed in."""
         state = request.scope["state"]
         caller: Caller = state.get("caller", ANONYMOUS)
-        own = str(state.get("own_tenant", own_tenant(caller)))
+        own, default = own_tenant(caller), str(state.get("default_tenant", default_tenant(caller)))
         tenant_id = str(state.get("tenant_id", own))
         path = request.scope["path"]
         bare = Frame(
-            caller=caller, name=_name(caller), tenant_id=tenant_id, own_tenant=own,
+            caller=caller, name=_name(caller), tenant_id=tenant_id, default_tenant=default,
+            selected_tenant=str(state.get("selected_tenant", default)),
             role=caller.roles.get(own) or caller.roles.get(tenant_id, ""),
             any_tenant=privileged(caller), path=path, groups={},
             csrf=caller.csrf if isinstance(caller, SessionCaller) else "",
@@ -197,6 +223,11 @@ class Shell:
         title = error_title(status)
         data = {"title": title, "status": status, "message": message}
         return self.html("error.html", data, self.frame(request), status=status)
+
+
+def _kept(page: Page, ask: PageRequest) -> dict[str, str]:
+    """What a list was asked, for the same list of another tenant; one document is of one tenant."""
+    return {name: value for name, value in ask.query.items() if page.nav and name not in ("tenant", "cursor")}
 
 
 def _name(caller: Caller) -> str:

@@ -7,8 +7,9 @@ or `service`. `area` and `action` are what a token's scopes must cover; without 
 path and read or update. A route with `platform` is about the whole and asks for the role where no tenant is;
 one with `tenant` asks for it in the tenant that this path parameter names. A `page` sends people without a
 session to the sign-in page. What another site made a browser send is refused, unless the route says
-`cross_site`. With `limited` False it may be asked as often as anybody likes. A `quota` allows each address so
-many requests in a period, over all processes. A `scheduler` route takes a platform's cron header from trusted
+`cross_site`. One with `all_tenants` is about every tenant where a platform administrator names none, or `*`.
+With `limited` False it may be asked as often as anybody likes. A `quota` allows each address so many requests
+in a period, over all processes. A `scheduler` route takes a platform's cron header from trusted
 hops, and answers others 403. `time_limit_s` is how long an answer may take where the usual time does not fit;
 None for one that goes on, such as a stream. A public route that may `recognize` callers knows them where
 they have credentials. For `microcache_s` a public response serves all strangers.
@@ -17,8 +18,8 @@ they have credentials. For `microcache_s` a public response serves all strangers
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from litestar import Litestar
@@ -26,7 +27,7 @@ from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
-from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
+from holdfast.errors import DeclarationError, ForbiddenError, InvalidError, UnverifiedError, WrongTenantError
 from holdfast.http.authentication import Authenticated, Authenticator, Connection, authenticate, bearer_of
 from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act
 from holdfast.http.error_responses import SignInNeeded
@@ -34,13 +35,14 @@ from holdfast.http.microcache import MICROCACHE_S
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
 from holdfast.http.validation import check_query
-from holdfast.kit import NO_TENANT
+from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.kit.access.authorization import (
     KINDS,
     PERSON,
     PUBLIC,
     VISITOR,
     check_act,
+    default_tenant,
     is_person,
     own_tenant,
     privileged,
@@ -135,15 +137,15 @@ class RouteGuard:
     async def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         needs, state = handler.opt["needs"], connection.scope["state"]
         # Also for those who are refused: a page that says so still knows whom it tells.
-        state["caller"], state["own_tenant"] = caller, own_tenant(caller)
+        state["caller"], state["default_tenant"] = caller, default_tenant(caller)
         asked = None if needs in (VISITOR, PERSON) else await self._asked_tenant(connection, handler, caller)
-        if asked is not None:
+        if asked not in (None, ALL_TENANTS):
             caller = state["caller"] = await self._runtime.enter(caller, asked)
-        tenant_id = asked if asked and "tenant" in handler.opt else tenant_of(caller, asked)
+        tenant_id = asked if asked and "tenant" in handler.opt else tenant_of(caller, asked, handler.opt)
         place = NO_TENANT if handler.opt.get("platform") else tenant_id
         area, action = _scope_of(connection, handler)
         check_act(caller, needs, area=area, action=action, tenant_id=place)
-        state["tenant_id"] = tenant_id
+        state["tenant_id"], state["selected_tenant"] = tenant_id, asked or default_tenant(caller)
 
     async def _asked_tenant(
         self, connection: Connection, handler: BaseRouteHandler, caller: Caller
@@ -163,13 +165,20 @@ def _refuse_endless_head(connection: Connection, handler: BaseRouteHandler) -> N
         raise MethodNotAllowedException("a stream has no end, so a HEAD of it has none; use GET")
 
 
-def tenant_of(caller: Caller, asked: str | None) -> str:
-    """The tenant a request is about: the caller's own, or the one asked for by those who may."""
-    if asked is None:
-        return own_tenant(caller)
-    if asked not in caller.roles and not privileged(caller):
+def tenant_of(caller: Caller, asked: str | None, opt: Mapping[str, Any] = {}) -> str:
+    """The tenant a request is about: the caller's own, or the one asked for by those who may.
+
+    It is `ALL_TENANTS` on a route that declares `all_tenants`, for platform administrators alone.
+    """
+    wanted = default_tenant(caller) if asked is None else asked
+    if wanted == ALL_TENANTS and privileged(caller):
+        if asked is not None and not (opt.get("all_tenants") or opt.get("page")):
+            raise InvalidError("this is about one tenant: name it", "tenant")
+        return ALL_TENANTS if opt.get("all_tenants") else own_tenant(caller)
+    # A role in a tenant of that name is no role in all of them.
+    if wanted == ALL_TENANTS or (asked not in (None, *caller.roles) and not privileged(caller)):
         raise WrongTenantError("the caller belongs to another tenant")
-    return asked
+    return wanted
 
 
 def _asked_for(connection: Connection) -> str:

@@ -17,6 +17,6 @@ used without tenants, it is kept under `NO_TENANT`.
 
 from __future__ import annotations
 
-from holdfast.model.access import NO_TENANT
+from holdfast.model.access import ALL_TENANTS, NO_TENANT
 
-__all__ = ["NO_TENANT"]
+__all__ = ["ALL_TENANTS", "NO_TENANT"]

@@ -23,6 +23,8 @@ from holdfast.errors import DeclarationError
 
 Action = Literal["read", "create", "update", "delete"]
 NO_TENANT: Final = "-"
+# Stands for every tenant where lists are read; no tenant can have this name.
+ALL_TENANTS: Final = "*"
 ROLES: Final = ("viewer", "developer", "admin", "owner")
 PLATFORM_ROLES: Final = ("admin", "owner")
 _WORDS: Final = frozenset({"public", "signed_in", "service", *ROLES})

@@ -56,6 +56,7 @@ class AttemptDetail(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     delivery_id: str
+    tenant_id: str
     outbox: str
     number: int
     count: int
@@ -79,11 +80,12 @@ async def get_attempt(
     if not 1 <= number <= len(attempts):
         raise NotFoundError(f"delivery {delivery_id!r} has {len(attempts)} attempts, and no number {number}")
     attempt = attempts[number - 1]
-    url = attempt.url or await _endpoint_url(runtime, tenant_id, outbox, delivery)
+    url = attempt.url or await _endpoint_url(runtime, outbox, delivery)
     headers = request_headers(delivery, attempt)
     body, coded = payload_text(delivery.body)
     return AttemptDetail(
-        delivery_id=delivery_id, outbox=outbox, number=number, count=len(attempts), at=attempt.at,
+        delivery_id=delivery_id, tenant_id=delivery.tenant_id, outbox=outbox, number=number,
+        count=len(attempts), at=attempt.at,
         latency_ms=attempt.latency_ms, complete=bool(attempt.url),
         request=AttemptRequest(
             method=METHOD, url=url, headers=_rows(headers), body=body, body_is_base64=coded
@@ -105,9 +107,9 @@ def _rows(headers: list[Header]) -> list[HeaderRow]:
     return [HeaderRow(name, value) for name, value in headers]
 
 
-async def _endpoint_url(runtime: Runtime, tenant_id: str, outbox: str, delivery: Delivery) -> str:
+async def _endpoint_url(runtime: Runtime, outbox: str, delivery: Delivery) -> str:
     models = outbox_named(runtime, outbox).models
-    found = await runtime.store.tenant(tenant_id).get(models.endpoint, delivery.endpoint_id)
+    found = await runtime.store.tenant(delivery.tenant_id).get(models.endpoint, delivery.endpoint_id)
     return "" if found is None else recorded_url(found.doc.url)
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.config import RESERVED_PREFIXES
 from holdfast.errors import InvalidError, NotFoundError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.audit import Audit, AuditFields, AuditModels, AuditOutcome
 from holdfast.kit.audit.chain import ChainFault
 from holdfast.model.limits import ALTERNATIVES_MAX
@@ -92,11 +93,12 @@ async def list_events(
     filters = [(name, value) for name, value in given.items() if value]
     if len(filters) > 1:
         raise InvalidError("give one of action, actor and subject")
-    query = Query(_models(runtime, trail).event).order_by("-sequence").limit(limit).after(cursor)
+    order = "-at" if tenant_id == ALL_TENANTS else "-sequence"
+    query = Query(_models(runtime, trail).event).order_by(order).limit(limit).after(cursor)
     for name, value in filters:
         alternatives = _actors(runtime, value) if name == "actor" else [value]
         query = query.where(name, "in", alternatives)
-    page = await runtime.store.tenant(tenant_id).query(query)
+    page = await runtime.store_of(tenant_id).query(query)
     return AuditPage([row(event, trail) for event in page.docs], page.cursor)
 
 

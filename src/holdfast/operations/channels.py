@@ -21,6 +21,7 @@ from holdfast.store import Query, Transaction
 
 class ChannelRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
+    tenant_id: str
     name: str
     watched_id: str
     status: WatchStatus
@@ -39,7 +40,8 @@ class ChannelPage(msgspec.Struct, frozen=True):
 def row(watch: Watch) -> ChannelRow:
     current = watch.current
     return ChannelRow(
-        id=watch.id, name=watch.name, watched_id=watch.watched_id, status=watch.status,
+        id=watch.id, tenant_id=watch.tenant_id, name=watch.name, watched_id=watch.watched_id,
+        status=watch.status,
         channel_id=current.channel_id if current else "", ends_at=current.ends_at if current else None,
         renew_at=watch.renew_at, failures=watch.failures, error=watch.error,
     )  # fmt: skip
@@ -52,13 +54,13 @@ async def list_channels(
     if schema_of(Watch) not in runtime.store.catalog:
         return ChannelPage([], None)
     query = Query(Watch).order_by("renew_at").limit(limit).after(cursor)
-    page = await runtime.store.tenant(tenant_id).query(query)
+    page = await runtime.store_of(tenant_id).query(query)
     return ChannelPage([row(doc) for doc in page.docs], page.cursor)
 
 
 async def get(runtime: Runtime, tenant_id: str, watch_id: str) -> Watch:
     """Return one watch as it is stored, or raise NotFoundError."""
-    stored = await runtime.store.tenant(tenant_id).get(Watch, watch_id)
+    stored = await runtime.store_of(tenant_id).get(Watch, watch_id)
     if stored is None:
         raise NotFoundError(f"nothing is watched under {watch_id!r}")
     return stored.doc

@@ -79,11 +79,11 @@ async def list_connections(
     limit: int = 50,
     cursor: str | None = None,
 ) -> ConnectionPage:
-    """A tenant's connections of one collection, newest first."""
+    """Connections of one collection, newest first."""
     query = Query(connections_in(runtime, collection).kind)
     query = query if status is None else query.where("status", "==", status)
     query = query.order_by("-connected_at").limit(limit).after(cursor)
-    page = await runtime.store.tenant(tenant_id).query(query)
+    page = await runtime.store_of(tenant_id).query(query)
     return ConnectionPage([row(doc, collection) for doc in page.docs], page.cursor)
 
 
@@ -92,7 +92,7 @@ async def get(
 ) -> ConnectionFields:
     """Return one connection as it is stored, or raise NotFoundError."""
     kind = connections_in(runtime, collection).kind
-    stored = await runtime.store.tenant(tenant_id).get(kind, connection_id)
+    stored = await runtime.store_of(tenant_id).get(kind, connection_id)
     if stored is None:
         raise NotFoundError(f"no connection {connection_id!r}")
     return stored.doc

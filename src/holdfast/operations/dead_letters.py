@@ -11,7 +11,7 @@ from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit.outbox import DeadLetter, Report, Selection
 from holdfast.operation import Operator, operation
 from holdfast.operations.deliveries import ReplayResponse
-from holdfast.operations.outboxes import deliveries_in, outbox_named
+from holdfast.operations.outboxes import deliveries_in, endpoint_tenant, outbox_named
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
@@ -25,6 +25,7 @@ class DeadLetterResponse(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """Why a delivery is dead; has its delivery's id."""
 
     id: str
+    tenant_id: str
     outbox: str
     event_id: str
     event_type: str
@@ -67,7 +68,10 @@ async def list_dead_letters(
     cursor: str | None = None,
 ) -> DeadLetterPage:
     """Dead letters of one outbox, newest first."""
-    page = await deliveries_in(runtime, tenant_id, outbox).dead_letters(
+    of = await endpoint_tenant(runtime, tenant_id, outbox, endpoint_id)
+    if of is None:
+        return DeadLetterPage([], None)
+    page = await deliveries_in(runtime, of, outbox).dead_letters(
         resolved=resolved, endpoint_id=endpoint_id, limit=limit, cursor=cursor
     )
     return DeadLetterPage([row(doc, outbox) for doc in page.docs], page.cursor)

@@ -10,16 +10,24 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import BadIdError, ConflictError, NotFoundError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox import Attempt, Delivery, Selection
 from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.operation import Operator, operation
-from holdfast.operations.outboxes import deliveries_in, outbox_named, own_fields
+from holdfast.operations.outboxes import (
+    deliveries_in,
+    endpoint_tenant,
+    endpoint_tenants,
+    outbox_named,
+    own_fields,
+)
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
+    tenant_id: str
     outbox: str
     event_id: str
     event_type: str
@@ -86,7 +94,7 @@ def payload_text(body: bytes) -> tuple[str, bool]:
 async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> Delivery:
     """Return one delivery as it is stored, or raise NotFoundError."""
     models = outbox_named(runtime, outbox).models
-    found = await runtime.store.tenant(tenant_id).get(models.delivery, delivery_id)
+    found = await runtime.store_of(tenant_id).get(models.delivery, delivery_id)
     if found is None:
         raise NotFoundError(f"no delivery {delivery_id!r}")
     return found.doc
@@ -104,7 +112,10 @@ async def list_deliveries(
 ) -> DeliveryPage:
     """Deliveries of one outbox, newest first."""
     selection = Selection(statuses=statuses, endpoint_id=endpoint_id)
-    page = await deliveries_in(runtime, tenant_id, outbox).find(selection, limit=limit, cursor=cursor)
+    of = await endpoint_tenant(runtime, tenant_id, outbox, endpoint_id)
+    if of is None:
+        return DeliveryPage([], None)
+    page = await deliveries_in(runtime, of, outbox).find(selection, limit=limit, cursor=cursor)
     return DeliveryPage([row(doc, outbox) for doc in page.docs], page.cursor)
 
 
@@ -115,7 +126,8 @@ async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str)
     except BadIdError:
         return []
     except NotFoundError:
-        found = await deliveries_in(runtime, tenant_id, outbox).of_event(wanted)
+        tenants = await endpoint_tenants(runtime, outbox) if tenant_id == ALL_TENANTS else [tenant_id]
+        found = [one for of in tenants for one in await deliveries_in(runtime, of, outbox).of_event(wanted)]
     return [row(doc, outbox) for doc in found]
 
 

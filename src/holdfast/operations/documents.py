@@ -27,7 +27,7 @@ class Collections(msgspec.Struct, frozen=True):
 
 
 class DocumentPage(msgspec.Struct, frozen=True):
-    """Documents with `_id` and the fields worth a column."""
+    """Documents with `_id`, `_tenant` and the fields worth a column."""
 
     items: list[dict[str, Any]]
     columns: list[str]
@@ -65,7 +65,7 @@ async def list_documents(
     page = await browser.store_for(found, tenant_id).query(query.limit(limit).after(cursor))
     columns = found.columns(chosen)
     rows = [found.row(one, columns) for one in page.items]
-    items = [{"_id": "/".join(one.ids.values()), **one.fields} for one in rows]
+    items = [{"_id": "/".join(one.ids.values()), "_tenant": one.tenant_id, **one.fields} for one in rows]
     return DocumentPage(items, columns, page.cursor)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Protocol, get_args
 
 import msgspec
 from msgspec import Meta
 
 from holdfast import ids
 from holdfast.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox import (
     Deliveries,
     Endpoint,
@@ -69,6 +70,7 @@ class EndpointRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An endpoint and the number of its secrets; `secret` is shown once, when it is made."""
 
     id: str
+    tenant_id: str
     outbox: str
     url: str
     status: EndpointStatus
@@ -115,10 +117,10 @@ def row(endpoint: Endpoint, outbox: str, *, secret: str | None = None) -> Endpoi
 
 async def get(runtime: Runtime, tenant_id: str, outbox: str, endpoint_id: str) -> EndpointDetail:
     """One endpoint with its newest notices, or NotFoundError."""
-    models, store = outbox_named(runtime, outbox).models, runtime.store.tenant(tenant_id)
+    models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
     endpoint = (await _require(store, models, endpoint_id)).doc
     notices = Query(models.notice).where("endpoint_id", "==", endpoint_id).order_by("-at")
-    page = await store.query(notices.limit(NOTICES_SHOWN))
+    page = await runtime.store.tenant(endpoint.tenant_id).query(notices.limit(NOTICES_SHOWN))
     return EndpointDetail(
         **msgspec.structs.asdict(row(endpoint, outbox)),
         notices=[NoticeRow(kind=one.kind, reason=one.reason, by=one.by, at=one.at) for one in page.docs],
@@ -136,10 +138,11 @@ async def list_endpoints(
 ) -> EndpointPage:
     """Endpoints of one outbox, newest first."""
     query = Query(outbox_named(runtime, outbox).models.endpoint)
-    query = query if status is None else query.where("status", "==", status)
-    page = await runtime.store.tenant(tenant_id).query(
-        query.order_by("-created_at").limit(limit).after(cursor)
-    )
+    if status is not None:
+        query = query.where("status", "==", status)
+    elif tenant_id == ALL_TENANTS:
+        query = query.where("status", "in", get_args(EndpointStatus))
+    page = await runtime.store_of(tenant_id).query(query.order_by("-created_at").limit(limit).after(cursor))
     return EndpointPage([row(doc, outbox) for doc in page.docs], page.cursor)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from holdfast.errors import NotFoundError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 from holdfast.operation import Operator, operation
@@ -23,6 +24,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A message without its body, which may hold what only the service should see."""
 
     id: str
+    tenant_id: str
     source: str
     message_id: str
     status: Status
@@ -55,13 +57,14 @@ async def list_messages(
     runtime: Runtime, tenant_id: str, *, status: Status, limit: int = 50, cursor: str | None = None
 ) -> InboxPage:
     """Messages of one status, newest first."""
-    items, after = await runtime.inbox.page(status, tenant_id=tenant_id, limit=limit, cursor=cursor)
+    of = None if tenant_id == ALL_TENANTS else tenant_id
+    items, after = await runtime.inbox.page(status, tenant_id=of, limit=limit, cursor=cursor)
     return InboxPage([msgspec.convert(item, InboxRow, from_attributes=True) for item in items], after)
 
 
 async def get(runtime: Runtime, tenant_id: str, item_id: str) -> InboxItem:
     """Return one message as it is stored, or raise NotFoundError."""
-    stored = await runtime.store.tenant(tenant_id).get(InboxItem, item_id)
+    stored = await runtime.store_of(tenant_id).get(InboxItem, item_id)
     if stored is None:
         raise NotFoundError(f"no message {item_id!r} here; it may belong to another tenant")
     return stored.doc

@@ -38,6 +38,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A run and its claim: `due_at` ends the lease of `held_by`; without a holder, the run is due then."""
 
     id: str
+    tenant_id: str
     collection: str
     type: str
     status: RunStatus

@@ -15,6 +15,7 @@ from holdfast.store import Query, QueryPage
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
+    tenant_id: str
     name: str
     cron: str
     zone: str
@@ -32,15 +33,15 @@ class SchedulePage(msgspec.Struct, frozen=True):
 async def list_schedules(
     runtime: Runtime, tenant_id: str, *, limit: int = 50, cursor: str | None = None
 ) -> SchedulePage:
-    """A tenant's schedules by name."""
+    """Schedules by name."""
     query = Query(Schedule).order_by("name").limit(limit).after(cursor)
-    page = await runtime.store.tenant(tenant_id).query(query)
+    page = await runtime.store_of(tenant_id).query(query)
     return SchedulePage([_row(doc) for doc in page.docs], page.cursor)
 
 
 async def get(runtime: Runtime, tenant_id: str, schedule_id: str) -> Schedule:
     """Return one schedule as it is stored, or raise NotFoundError."""
-    stored = await runtime.store.tenant(tenant_id).get(Schedule, schedule_id)
+    stored = await runtime.store_of(tenant_id).get(Schedule, schedule_id)
     if stored is None:
         raise NotFoundError(f"no schedule {schedule_id!r}; `holdfast jobs list` shows those there are")
     return stored.doc

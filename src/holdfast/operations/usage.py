@@ -7,11 +7,13 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from holdfast.errors import NotFoundError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.metering import AllowanceFields, Drift, Meter, month_of
 from holdfast.kit.metering.meter import limit_state
 from holdfast.operation import Operator, operation
 from holdfast.runtime import KIT_PART, Runtime
-from holdfast.store import Transaction
+from holdfast.service import MeterPart
+from holdfast.store import Query, Transaction
 
 MONTH_PATTERN: Final = r"^\d{4}-(0[1-9]|1[0-2])$"
 _BATCH: Final = 200
@@ -25,9 +27,10 @@ class UsageMonth(msgspec.Struct, frozen=True):
     metrics: dict[str, int]
 
 
-class AllowanceRow(msgspec.Struct, frozen=True):
+class AllowanceRow(msgspec.Struct, frozen=True, rename="camel"):
     """`limit` is the one it was last taken against, None where none is known."""
 
+    tenant_id: str
     name: str
     used: int
     limit: int | None
@@ -49,9 +52,13 @@ class UsageRebuild(msgspec.Struct, frozen=True):
 
 def meter_named(runtime: Runtime, tenant_id: str, meter: str) -> Meter:
     """Return a tenant's meter or raise NotFoundError, naming those there are."""
+    return runtime.meter(tenant_id, models=_part(runtime, meter).models)
+
+
+def _part(runtime: Runtime, meter: str) -> MeterPart:
     if meter not in runtime.meters:
         raise NotFoundError(f"no meter {meter!r}; there are {', '.join(runtime.meters)}")
-    return runtime.meter(tenant_id, models=runtime.meters[meter].models)
+    return runtime.meters[meter]
 
 
 async def sums(
@@ -65,8 +72,12 @@ async def sums(
 async def list_allowances(
     runtime: Runtime, tenant_id: str, meter: str = KIT_PART, *, limit: int = 50, cursor: str | None = None
 ) -> AllowancePage:
-    """What is taken of everything limited, by name."""
-    page = await meter_named(runtime, tenant_id, meter).allowances(limit=limit, cursor=cursor)
+    """What is taken of everything limited, by name; over all tenants by theirs first."""
+    if tenant_id == ALL_TENANTS:
+        query = Query(_part(runtime, meter).models.allowance).limit(limit).after(cursor)
+        page = await runtime.store_of(tenant_id).query(query)
+    else:
+        page = await meter_named(runtime, tenant_id, meter).allowances(limit=limit, cursor=cursor)
     return AllowancePage([_row(doc) for doc in page.docs], page.cursor)
 
 
@@ -91,4 +102,4 @@ async def rebuild(
 def _row(allowance: AllowanceFields) -> AllowanceRow:
     limit = allowance.limit or None
     state = limit_state(allowance.used, limit) if limit else None
-    return AllowanceRow(allowance.name, allowance.used, limit, state)
+    return AllowanceRow(allowance.tenant_id, allowance.name, allowance.used, limit, state)

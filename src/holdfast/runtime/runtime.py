@@ -15,6 +15,7 @@ from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.config import Config
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.access import VisitorSessions
 from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
@@ -252,12 +253,16 @@ class Runtime:
     def _loops_health(self) -> Health | None:
         return self.supervisor.health() if self.working else None
 
+    def store_of(self, tenant_id: str) -> Store:
+        """A handle that reads one tenant's documents, or with `ALL_TENANTS` everybody's."""
+        return self.store.privileged() if tenant_id == ALL_TENANTS else self.store.tenant(tenant_id)
+
     def runs(self, tenant_id: str) -> dict[str, Runs]:
-        """A tenant's runs by collection: the kit's own, and those of services.
+        """A tenant's runs, or all tenants', by collection: the kit's own, and those of services.
 
         Example: `page = await runtime.runs("acme")["holdfast_runs"].page(status="failed")`
         """
-        store = self.store.tenant(tenant_id)
+        store = self.store_of(tenant_id)
         announced = [one for parts in self.parts.values() for one in parts.runs]
         of_services = [Runs(store, models=one.models, joins=one.joins) for one in announced]
         return {one.collection: one for one in (Runs(store), *of_services)}

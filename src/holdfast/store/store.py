@@ -20,6 +20,7 @@ from holdfast.errors import (
     RetryLaterError,
     WrongTenantError,
 )
+from holdfast.model.access import ALL_TENANTS
 from holdfast.model.document import Document, schema_of
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
@@ -84,9 +85,16 @@ class Store:
     def tenant(self, tenant_id: str) -> Store:
         """Return a handle that can't reach any other tenant's documents."""
         check_id(tenant_id, "tenant", bytes_max=ID_BYTES_MAX)
+        if tenant_id == ALL_TENANTS:
+            raise WrongTenantError(f"{ALL_TENANTS} stands for all tenants; name one")
         if self.tenant_id not in (None, tenant_id):
             raise WrongTenantError("a tenant's handle can't become another tenant's; use the root handle")
         return Store(self.engine, clock=self.clock, tenant=tenant_id)
+
+    @property
+    def crosses_tenants(self) -> bool:
+        """Whether this is a privileged handle."""
+        return self._privileged
 
     def privileged(self) -> Store:
         """Return a handle that crosses tenants: for workers and administration."""

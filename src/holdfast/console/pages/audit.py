@@ -27,6 +27,7 @@ def pages(runtime: Runtime) -> list[Page]:
 
     return [
         Page(
-            path="/audit", title="Audit", template="audit.html", data=events, needs="admin", live=("audit",)
+            path="/audit", title="Audit", template="audit.html", data=events, needs="admin", live=("audit",),
+            all_tenants=True,
         )
     ]  # fmt: skip

@@ -37,6 +37,6 @@ def pages(runtime: Runtime) -> list[Page]:
     return [
         Page(
             path="/channels", title="Channels", template="channels.html", data=channels, needs="admin",
-            live=("channels",),
+            live=("channels",), all_tenants=True,
         )
     ]  # fmt: skip

@@ -38,7 +38,8 @@ def pages(runtime: Runtime) -> list[Page]:
         stored = await connections.get(runtime, ask.tenant_id, ask.path["connection_id"], collection)
         # A row, not the document: what a template is not given it can't show.
         return {
-            "title": f"Connection {stored.id}", "one": connections.row(stored, collection),
+            "title": f"Connection {stored.id}", "tenant_id": stored.tenant_id,
+            "one": connections.row(stored, collection),
             "to_be_told": bool(stored.access_token or stored.refresh_token),
             "can_reconnect": stored.purpose in runtime.consent_purposes,
         }  # fmt: skip
@@ -47,10 +48,10 @@ def pages(runtime: Runtime) -> list[Page]:
     return [
         Page(
             path="/connections", title="Connections", template="connections.html", data=many, needs="admin",
-            live=live,
+            live=live, all_tenants=True,
         ),
         Page(
             path="/connections/{connection_id}", title="Connection", template="connection.html", data=one,
-            needs="admin", live=live, nav=False,
+            needs="admin", live=live, nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

@@ -26,6 +26,6 @@ def pages(runtime: Runtime) -> list[Page]:
     return [
         Page(
             path="/dead-letters", title="Dead letters", template="dead_letters.html", data=listed,
-            live=("dead-letters",),
+            live=("dead-letters",), all_tenants=True,
         )
     ]  # fmt: skip

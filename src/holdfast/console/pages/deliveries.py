@@ -62,7 +62,7 @@ class DeliveryPages:
 
     async def one(self, ask: PageRequest) -> Mapping[str, Any]:
         outbox, id = ask.path["outbox"], ask.path["delivery_id"]
-        models, store = outbox_named(self._runtime, outbox).models, self._runtime.store.tenant(ask.tenant_id)
+        models, store = outbox_named(self._runtime, outbox).models, self._runtime.store_of(ask.tenant_id)
         found = await store.get(models.delivery, id)
         if found is None:
             raise NotFoundError(f"There is no delivery {id!r} here. It may belong to another tenant.")
@@ -71,6 +71,7 @@ class DeliveryPages:
         letter = await store.get(models.dead_letter, id)
         return {
             "title": f"Delivery {id}", "outbox": outbox, "delivery": delivery,
+            "tenant_id": delivery.tenant_id,
             "endpoint": endpoint.doc if endpoint else None,
             "url": recorded_url(endpoint.doc.url) if endpoint else "",
             "letter": letter.doc if letter else None,
@@ -86,21 +87,23 @@ class DeliveryPages:
         shown = await attempts.get_attempt(
             self._runtime, ask.tenant_id, path["outbox"], path["delivery_id"], number=int(number)
         )
-        return {"title": f"Attempt {number} of {shown.count}", "shown": shown}
+        title = f"Attempt {number} of {shown.count}"
+        return {"title": title, "tenant_id": shown.tenant_id, "shown": shown}
 
 
 def pages(runtime: Runtime) -> list[Page]:
     shown, live = DeliveryPages(runtime), ("deliveries",)
     return [
         Page(
-            path="/deliveries", title="Deliveries", template="deliveries.html", data=shown.listed, live=live
+            path="/deliveries", title="Deliveries", template="deliveries.html", data=shown.listed, live=live,
+            all_tenants=True,
         ),
         Page(
             path="/deliveries/{outbox}/{delivery_id}", title="Delivery", template="delivery.html",
-            data=shown.one, live=live, nav=False,
+            data=shown.one, live=live, nav=False, all_tenants=True,
         ),
         Page(
             path="/deliveries/{outbox}/{delivery_id}/attempts/{number}", title="Attempt",
-            template="attempt.html", data=shown.attempt, nav=False,
+            template="attempt.html", data=shown.attempt, nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

@@ -61,6 +61,7 @@ class DocumentPages:
         ids = collection.ids(found)
         return {
             "title": "/".join(ids.values()), "collection": collection, "ids": ids,
+            "tenant_id": collection.tenant_of(found),
             "shown": collection.redact(found), "version": found.version,
         }  # fmt: skip
 
@@ -89,14 +90,14 @@ def pages(runtime: Runtime) -> list[Page]:
     return [
         Page(
             path="/documents", title="Documents", template="documents.html", data=shown.collections,
-            needs="admin",
+            needs="admin", all_tenants=True,
         ),
         Page(
             path="/documents/{collection}", title="Collection", template="collection.html",
-            data=shown.collection, needs="admin", nav=False,
+            data=shown.collection, needs="admin", nav=False, all_tenants=True,
         ),
         Page(
             path="/documents/{collection}/document", title="Document", template="document.html",
-            data=shown.document, needs="admin", nav=False,
+            data=shown.document, needs="admin", nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

@@ -34,16 +34,19 @@ def pages(runtime: Runtime) -> list[Page]:
         outbox, id = ask.path["outbox"], ask.path["endpoint_id"]
         shown, part = await endpoints.get(runtime, ask.tenant_id, outbox, id), outbox_named(runtime, outbox)
         owner = part.endpoint_page.replace("{id}", id)
-        return {"title": f"Endpoint {id}", "endpoint": shown, "part": part, "owner": owner, **_LIMITS}
+        return {
+            "title": f"Endpoint {id}", "endpoint": shown, "part": part, "owner": owner,
+            "tenant_id": shown.tenant_id, **_LIMITS,
+        }  # fmt: skip
 
     live = ("endpoints",)
     return [
         Page(
             path="/endpoints", title="Endpoints", template="endpoints.html", data=listed, live=live,
-            needs="developer",
+            needs="developer", all_tenants=True,
         ),
         Page(
             path="/endpoints/{outbox}/{endpoint_id}", title="Endpoint", template="endpoint.html", data=one,
-            live=live, needs="developer", nav=False,
+            live=live, needs="developer", nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

@@ -22,13 +22,16 @@ def pages(runtime: Runtime) -> list[Page]:
 
     async def one(ask: PageRequest) -> Mapping[str, Any]:
         item = await inbox.get(runtime, ask.tenant_id, ask.path["item_id"])
-        return {"title": f"Message {item.message_id}", "item": item}
+        return {"title": f"Message {item.message_id}", "item": item, "tenant_id": item.tenant_id}
 
     live = ("inbox",)
     return [
-        Page(path="/inbox", title="Inbox", template="inbox.html", data=many, needs="admin", live=live),
+        Page(
+            path="/inbox", title="Inbox", template="inbox.html", data=many, needs="admin", live=live,
+            all_tenants=True,
+        ),
         Page(
             path="/inbox/{item_id}", title="Message", template="message.html", data=one, needs="admin",
-            live=live, nav=False,
+            live=live, nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

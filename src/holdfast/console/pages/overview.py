@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.console.plots import Series, bars, line
-from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import has_role, privileged
+from holdfast.kit import ALL_TENANTS, NO_TENANT
+from holdfast.kit.access.authorization import has_role
 from holdfast.kit.activity import COUNTED, ActivityMinute, recent
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
@@ -35,7 +35,7 @@ class OverviewPage:
         self._runtime = runtime
 
     async def data(self, ask: PageRequest) -> Mapping[str, Any]:
-        whole = ask.tenant_id == NO_TENANT and has_role(ask.caller, "viewer", NO_TENANT)
+        whole = ask.tenant_id in (NO_TENANT, ALL_TENANTS) and has_role(ask.caller, "viewer", NO_TENANT)
         return {
             "whole": whole,
             "attention": await self._attention(ask),
@@ -57,11 +57,7 @@ class OverviewPage:
     async def _of_whole(self, ask: PageRequest) -> dict[str, Any]:
         pulses = await recent(self._runtime.store)
         return {
-            "dead": sum(
-                (
-                    await dead_letter_counts(self._runtime, None if privileged(ask.caller) else NO_TENANT)
-                ).values()
-            ),
+            "dead": sum((await dead_letter_counts(self._runtime, ask.tenant_id)).values()),
             "health": await self._runtime.health(),
             "backlog": await self._runtime.backlog(),
             "loops": self._runtime.supervisor.status() if self._runtime.working else [],
@@ -84,14 +80,8 @@ class OverviewPage:
             for one in self._runtime.services
         ]
 
-    def _reach(self, ask: PageRequest) -> Store:
-        """For those who look after the whole, what waits in any tenant is theirs to see."""
-        if privileged(ask.caller) and ask.tenant_id == NO_TENANT:
-            return self._runtime.store.privileged()
-        return self._runtime.store.tenant(ask.tenant_id)
-
     async def _attention(self, ask: PageRequest) -> list[Notice]:
-        store = self._reach(ask)
+        store = self._runtime.store_of(ask.tenant_id)
         found = await self._dead_letters(store)
         if ask.may("admin"):
             parked = Query(InboxItem).where("status", "==", "parked").order_by("-received_at")
@@ -103,11 +93,11 @@ class OverviewPage:
                 store, lapsed, "lapsed connection", tone="warn", path="/console/connections",
                 query={"status": "needs_reauth"},
             )  # fmt: skip
-        tenant = self._runtime.store.tenant(ask.tenant_id)
-        found += [*await self._endpoints(ask), *await _schedules(tenant, ask.tenant_id)]
+        found += [*await self._endpoints(ask), *await _schedules(store)]
+        tenant_id = NO_TENANT if ask.tenant_id == ALL_TENANTS else ask.tenant_id
         for parts in self._runtime.parts.values():
             if parts.attention is not None:
-                found += await parts.attention(ask.tenant_id)
+                found += await parts.attention(tenant_id)
         return found
 
     async def _dead_letters(self, store: Store) -> list[Notice]:
@@ -139,7 +129,7 @@ def _stopped(endpoint: EndpointRow, ask: PageRequest) -> Notice:
     if ask.may("developer"):
         path, query = f"/console/endpoints/{endpoint.outbox}/{endpoint.id}", {}
     return Notice(
-        tone="warn", path=path, query=query, tenant_id=ask.tenant_id,
+        tone="warn", path=path, query=query, tenant_id=endpoint.tenant_id,
         text=f"endpoint {endpoint.id}{inside} is {endpoint.status}: {endpoint.reason or 'no reason given'}",
     )  # fmt: skip
 
@@ -170,14 +160,14 @@ async def _told(
     return notices
 
 
-async def _schedules(store: Store, tenant_id: str) -> list[Notice]:
+async def _schedules(store: Store) -> list[Notice]:
     page = await store.query(Query(Schedule).order_by("name").limit(LOOKED_AT_MAX))
     return [
         Notice(
             tone="warn",
             text=f"the last run of {one.name} failed",
             path="/console/schedules",
-            tenant_id=tenant_id,
+            tenant_id=one.tenant_id,
         )
         for one in page.docs
         if one.last_status == "failed"
@@ -204,4 +194,4 @@ def _topics(runtime: Runtime) -> tuple[str, ...]:
 
 def pages(runtime: Runtime) -> list[Page]:
     data, live = OverviewPage(runtime).data, _topics(runtime)
-    return [Page(path="", title="Overview", template="overview.html", data=data, live=live)]
+    return [Page(path="", title="Overview", template="overview.html", data=data, live=live, all_tenants=True)]

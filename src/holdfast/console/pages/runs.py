@@ -75,7 +75,8 @@ class RunPages:
             else {}
         )
         return {
-            "title": f"Run {run.id}", "run": run, "collection": runs.collection, "retriable": runs.retriable,
+            "title": f"Run {run.id}", "tenant_id": run.tenant_id, "run": run,
+            "collection": runs.collection, "retriable": runs.retriable,
             "standing": standing(run, now), "steps": [(step, bar(step, run, now)) for step in run.steps],
             "values": {name: redact_value(value) for name, value in values.items() if value is not None},
         }  # fmt: skip
@@ -84,9 +85,11 @@ class RunPages:
 def pages(runtime: Runtime) -> list[Page]:
     shown, live = RunPages(runtime), ("runs",)
     return [
-        Page(path="/runs", title="Runs", template="runs.html", data=shown.listed, live=live),
+        Page(
+            path="/runs", title="Runs", template="runs.html", data=shown.listed, live=live, all_tenants=True
+        ),
         Page(
             path="/runs/{collection}/{run_id}", title="Run", template="run.html", data=shown.one, live=live,
-            nav=False,
+            nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

@@ -19,14 +19,22 @@ def pages(runtime: Runtime) -> list[Page]:
 
     async def one(ask: PageRequest) -> Mapping[str, Any]:
         schedule = await schedules.get(runtime, ask.tenant_id, ask.path["schedule_id"])
-        page = await schedules.list_slots(runtime, ask.tenant_id, schedule.id, limit=ROWS, cursor=ask.cursor)
-        return {"title": schedule.name, "schedule": schedule, "runs": page.docs, "after": page.cursor}
+        page = await schedules.list_slots(
+            runtime, schedule.tenant_id, schedule.id, limit=ROWS, cursor=ask.cursor
+        )
+        return {
+            "title": schedule.name, "tenant_id": schedule.tenant_id, "schedule": schedule,
+            "runs": page.docs, "after": page.cursor,
+        }  # fmt: skip
 
     live = ("schedules",)
     return [
-        Page(path="/schedules", title="Schedules", template="schedules.html", data=many, live=live),
+        Page(
+            path="/schedules", title="Schedules", template="schedules.html", data=many, live=live,
+            all_tenants=True,
+        ),
         Page(
             path="/schedules/{schedule_id}", title="Schedule", template="schedule.html", data=one, live=live,
-            nav=False,
+            nav=False, all_tenants=True,
         ),
     ]  # fmt: skip

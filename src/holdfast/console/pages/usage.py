@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from holdfast.console.plots import Series, bars
 from holdfast.console.plots import meter as meter_bar
+from holdfast.console.tenants import Tenants
 from holdfast.errors import InvalidError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.metering import month_of
 from holdfast.kit.metering.period_sums import days_of
 from holdfast.operations import usage
@@ -19,6 +22,7 @@ from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
+DailySums = Mapping[str, Mapping[str, int]]
 _TONES: Final = {"ok": "good", "warning": "warn", "reached": "bad"}
 
 
@@ -30,27 +34,42 @@ def against(allowance: AllowanceRow) -> Markup | None:
     return meter_bar(allowance.used / allowance.limit, tone=_TONES[allowance.standing], said=said)
 
 
+def plots(sums: Iterable[DailySums], days: Sequence[str]) -> list[dict[str, Any]]:
+    """Each metric's sum and its days, over all these tenants."""
+    total: dict[str, Counter[str]] = {}
+    for metric, by_day in [item for by_metric in sums for item in by_metric.items()]:
+        total.setdefault(metric, Counter()).update(by_day)
+    return [
+        {
+            "metric": metric, "sum": by_day.total(),
+            "plot": bars([Series(metric, "accent", [by_day[day] for day in days])], days,
+                         said=f"{metric} by day"),
+        }
+        for metric, by_day in sorted(total.items())
+    ]  # fmt: skip
+
+
 def pages(runtime: Runtime) -> list[Page]:
+    tenants = Tenants(runtime)
+
+    async def daily(tenant_id: str, meter: str, month: str) -> dict[str, DailySums]:
+        """A month's sums by tenant, metric and day, of the tenants that used something."""
+        known = await tenants.known() if tenant_id == ALL_TENANTS else [tenant_id]
+        sums = {one: await usage.meter_named(runtime, one, meter).daily_sums(month) for one in known}
+        return {one: by_metric for one, by_metric in sums.items() if by_metric}
+
     async def month(ask: PageRequest) -> Mapping[str, Any]:
         chosen = ask.text("month") or month_of(runtime.clock.now())
         if not re.fullmatch(usage.MONTH_PATTERN, chosen):
             raise InvalidError("month is written as in 2026-11", "month")
         meter = ask.choice("meter", runtime.meters, default=KIT_PART)
-        days = days_of(chosen)
-        sums = await usage.meter_named(runtime, ask.tenant_id, meter).daily_sums(chosen)
-        rows = [
-            {
-                "metric": metric, "sum": sum(by_day.values()),
-                "plot": bars([Series(metric, "accent", [by_day.get(day, 0) for day in days])], days,
-                             said=f"{metric} by day"),
-            }
-            for metric, by_day in sums.items()
-        ]  # fmt: skip
+        sums = await daily(ask.tenant_id, meter, chosen)
         taken = await usage.list_allowances(runtime, ask.tenant_id, meter, limit=ROWS, cursor=ask.cursor)
         allowances = [(one, against(one)) for one in taken.items]
         return {
-            "rows": rows, "month": chosen, "allowances": allowances, "after": taken.cursor, "meter": meter,
+            "rows": plots(sums.values(), days_of(chosen)), "by_tenant": sums, "month": chosen,
+            "allowances": allowances, "after": taken.cursor, "meter": meter,
             "meters": list(runtime.meters),
         }  # fmt: skip
 
-    return [Page(path="/usage", title="Usage", template="usage.html", data=month)]
+    return [Page(path="/usage", title="Usage", template="usage.html", data=month, all_tenants=True)]

@@ -31,7 +31,7 @@ _Actor = Annotated[
 ]
 
 
-@read_route("/audit", "admin", area="audit")
+@read_route("/audit", "admin", area="audit", all_tenants=True)
 async def list_events(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

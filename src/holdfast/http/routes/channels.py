@@ -12,7 +12,7 @@ from holdfast.operations.channels import ChannelPage, ChannelRow
 from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
 
 
-@read_route("/channels", "admin", area="channels")
+@read_route("/channels", "admin", area="channels", all_tenants=True)
 async def list_channels(
     runtime: RuntimeDependency, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None
 ) -> ChannelPage:

@@ -40,7 +40,7 @@ class LinkRequest(ReconnectRequest, frozen=True, kw_only=True):
     purpose: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-@read_route("/connections", "admin", area="connections")
+@read_route("/connections", "admin", area="connections", all_tenants=True)
 async def list_connections(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
@@ -55,7 +55,7 @@ async def list_connections(
     )
 
 
-@read_route(_CONNECTION, "admin", area="connections")
+@read_route(_CONNECTION, "admin", area="connections", all_tenants=True)
 async def get_connection(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

@@ -32,7 +32,7 @@ class ResolveRequest(RequestBody, frozen=True):
     note: ResolutionNote
 
 
-@read_route("/dead-letters", area="dead-letters")
+@read_route("/dead-letters", area="dead-letters", all_tenants=True)
 async def list_dead_letters(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

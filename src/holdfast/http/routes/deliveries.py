@@ -18,7 +18,7 @@ from holdfast.runtime import KIT_PART
 _DELIVERY: Final = "/deliveries/{outbox:str}/{delivery_id:str}"
 
 
-@read_route("/deliveries", area="deliveries")
+@read_route("/deliveries", area="deliveries", all_tenants=True)
 async def list_deliveries(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
@@ -38,7 +38,7 @@ async def list_deliveries(
     )  # fmt: skip
 
 
-@read_route(_DELIVERY, area="deliveries")
+@read_route(_DELIVERY, area="deliveries", all_tenants=True)
 async def get_delivery(
     runtime: RuntimeDependency, tenant_id: TenantId, outbox: FromPath[str], delivery_id: FromPath[str]
 ) -> DeliveryDetail:
@@ -46,7 +46,7 @@ async def get_delivery(
     return await deliveries.detail(runtime, tenant_id, outbox, delivery_id)
 
 
-@read_route(f"{_DELIVERY}/attempts/{{number:int}}", area="deliveries")
+@read_route(f"{_DELIVERY}/attempts/{{number:int}}", area="deliveries", all_tenants=True)
 async def get_attempt(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

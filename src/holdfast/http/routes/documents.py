@@ -24,13 +24,13 @@ def _pairs(words: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-@read_route("/documents", "admin", area="documents")
+@read_route("/documents", "admin", area="documents", all_tenants=True)
 async def list_collections(runtime: RuntimeDependency, by: By) -> Collections:
     """Collections, and the indexes each can be listed by."""
     return documents.list_collections(runtime, by.caller, by.tenant_id)
 
 
-@read_route("/documents/{collection:str}", "admin", area="documents")
+@read_route("/documents/{collection:str}", "admin", area="documents", all_tenants=True)
 async def list_documents(
     runtime: RuntimeDependency,
     by: By,
@@ -48,7 +48,7 @@ async def list_documents(
     )  # fmt: skip
 
 
-@read_route("/documents/{collection:str}/document", "admin", area="documents")
+@read_route("/documents/{collection:str}/document", "admin", area="documents", all_tenants=True)
 async def get_document(
     runtime: RuntimeDependency, by: By, collection: FromPath[str], ids: _Ids
 ) -> dict[str, Any]:

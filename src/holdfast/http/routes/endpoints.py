@@ -44,7 +44,7 @@ class StateChangeRequest(RequestBody, frozen=True):
     reason: Reason = ""
 
 
-@read_route("/endpoints", "developer", area="endpoints")
+@read_route("/endpoints", "developer", area="endpoints", all_tenants=True)
 async def list_endpoints(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
@@ -59,7 +59,7 @@ async def list_endpoints(
     )
 
 
-@read_route(_ENDPOINT, "developer", area="endpoints")
+@read_route(_ENDPOINT, "developer", area="endpoints", all_tenants=True)
 async def get_endpoint(
     runtime: RuntimeDependency, tenant_id: TenantId, outbox: FromPath[str], endpoint_id: FromPath[str]
 ) -> EndpointDetail:

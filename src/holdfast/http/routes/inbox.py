@@ -19,7 +19,7 @@ class ReplayMessages(RequestBody, frozen=True):
     dry_run: bool = False
 
 
-@read_route("/inbox", "admin", area="inbox")
+@read_route("/inbox", "admin", area="inbox", all_tenants=True)
 async def list_messages(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

@@ -33,7 +33,7 @@ class CancelRun(RequestBody, frozen=True):
     reason: runs.CancelReason = runs.CANCELLED
 
 
-@read_route("/runs", area="runs")
+@read_route("/runs", area="runs", all_tenants=True)
 async def list_runs(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
@@ -49,7 +49,7 @@ async def list_runs(
     )
 
 
-@read_route(_RUN, area="runs")
+@read_route(_RUN, area="runs", all_tenants=True)
 async def get_run(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

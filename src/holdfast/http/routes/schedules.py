@@ -16,7 +16,7 @@ class SwitchSchedule(RequestBody, frozen=True):
     on: bool
 
 
-@read_route("/schedules", area="schedules")
+@read_route("/schedules", area="schedules", all_tenants=True)
 async def list_schedules(
     runtime: RuntimeDependency, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None
 ) -> SchedulePage:

@@ -36,7 +36,7 @@ async def sums(
     return await usage.sums(runtime, tenant_id, meter, month=month)
 
 
-@read_route("/usage/allowances", area="usage")
+@read_route("/usage/allowances", area="usage", all_tenants=True)
 async def list_allowances(
     runtime: RuntimeDependency,
     tenant_id: TenantId,

@@ -18,7 +18,7 @@ from holdfast.errors import ForbiddenError
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.tokens import TokenCaller
 from holdfast.model import Caller
-from holdfast.model.access import NO_TENANT, PLATFORM_ROLES, ROLES, allows_any
+from holdfast.model.access import ALL_TENANTS, NO_TENANT, PLATFORM_ROLES, ROLES, allows_any
 
 PUBLIC: Final = "public"
 VISITOR: Final = "visitor"
@@ -59,6 +59,12 @@ def privileged(caller: Caller) -> bool:
 def own_tenant(caller: Caller) -> str:
     """The tenant of the caller's first role; the platform where they have none."""
     return next(iter(caller.roles), NO_TENANT)
+
+
+def default_tenant(caller: Caller) -> str:
+    """Whose documents lists show where none are asked for: a platform administrator's are everybody's."""
+    own = own_tenant(caller)
+    return ALL_TENANTS if own == NO_TENANT and privileged(caller) else own
 
 
 def check_act(caller: Caller, needs: str, *, area: str, action: str, tenant_id: str) -> None:

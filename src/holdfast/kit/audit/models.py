@@ -42,6 +42,11 @@ AUDIT_INDEXES: Final = (
     Index("action", "-sequence"),
     Index("actor", "-sequence"),
     Index("subject", "-sequence"),
+    # Sequences are of one tenant: over all of them events are listed by their time.
+    Index("-at", across="tenants"),
+    Index("action", "-at", across="tenants"),
+    Index("actor", "-at", across="tenants"),
+    Index("subject", "-at", across="tenants"),
 )
 
 

@@ -81,6 +81,7 @@ class OpenChannel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     tenant="tenant_id",
     indexes=[
         Index("renew_at"),
+        Index("renew_at", across="tenants"),
         Index("name", "status"),
         Index("name", "-opened_at"),
         Index("name", "status", "renew_at"),

@@ -40,6 +40,8 @@ def connection_id(tenant_id: str, provider: str, account: str) -> str:
 CONNECTION_INDEXES: Final = (
     Index("-connected_at"),
     Index("status", "-connected_at"),
+    Index("-connected_at", across="tenants"),
+    Index("status", "-connected_at", across="tenants"),
     Index("provider", "account", across="tenants"),
 )
 CONNECTION_LIFE: Final = Lifecycle(
@@ -96,11 +98,7 @@ class ConnectionFields(Document, rename="camel"):
     "holdfast_connections/{id}",
     id=ProvidedId(pattern=r"[0-9a-f]{32}"),
     tenant="tenant_id",
-    indexes=[
-        *CONNECTION_INDEXES,
-        Index("-connected_at", across="tenants"),
-        Index("status", "-connected_at", across="tenants"),
-    ],
+    indexes=CONNECTION_INDEXES,
     lifecycle=CONNECTION_LIFE,
     immutable=["provider", "account"],
     retention=Retention("ended_at", after_s=90 * 86_400),

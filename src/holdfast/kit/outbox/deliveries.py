@@ -62,13 +62,15 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 class Deliveries:
     """One tenant's deliveries: every event has exactly one state for each endpoint.
 
+    With a privileged handle, all tenants'.
+
     Example:
         report = await Deliveries(acme).replay(Selection(statuses=["dead"]))       # says what it would do
         report = await Deliveries(acme).replay(Selection(statuses=["dead"]), dry_run=False)
     """
 
     def __init__(self, store: Store, *, models: OutboxModels = OUTBOX_MODELS) -> None:
-        self._store = store.tenant(store.tenant_id or NO_TENANT)
+        self._store = store if store.crosses_tenants else store.tenant(store.tenant_id or NO_TENANT)
         self._models = models
 
     # -- reading ----------------------------------------------------------------------------------

@@ -73,7 +73,11 @@ class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
     "holdfast_endpoints/{id}",
     id=ProvidedId(pattern=rf"[^{JOINT}/]{{1,200}}"),
     tenant="tenant_id",
-    indexes=[Index("status", "-created_at"), Index("-created_at")],
+    indexes=[
+        Index("status", "-created_at"),
+        Index("-created_at"),
+        Index("status", "-created_at", across="tenants"),
+    ],
     lifecycle=Lifecycle(
         "status",
         initial=["active", "paused", "disabled"],
@@ -137,6 +141,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     tenant="tenant_id",
     indexes=[
         Index("status", "-created_at"),
+        Index("status", "-created_at", across="tenants"),
         Index("endpoint_id", "status", "-created_at"),
         Index("event_id"),
     ],

@@ -38,6 +38,8 @@ RUN_INDEXES = (
     Index("status", "-created_at"),
     Index("type", "-created_at"),
     Index("type", "status", "-created_at"),
+    Index("status", "-created_at", across="tenants"),
+    Index("type", "status", "-created_at", across="tenants"),
 )
 STEP_INDEXES = (Index("number"),)
 RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="lane", state=("status", "running"))
@@ -144,7 +146,7 @@ class RunFields(Document, rename="camel"):
     "holdfast_runs/{id}",
     id=TimestampId("run"),
     tenant="tenant_id",
-    indexes=[*RUN_INDEXES, Index("status", "-created_at", across="tenants")],
+    indexes=RUN_INDEXES,
     lifecycle=RETRIED_RUN_LIFE,
     claim=RUN_CLAIM,
     immutable=["created_at", "type"],

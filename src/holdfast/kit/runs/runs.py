@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -25,7 +25,7 @@ RUN_INPUT_BYTES_MAX: Final = 256 * 1024
 
 
 class Runs:
-    """The runs of one tenant, or runs without tenants.
+    """The runs of one tenant, or runs without tenants; a privileged handle reads those of all tenants.
 
     Example:
         runs = Runs(store.tenant("acme"))
@@ -35,7 +35,7 @@ class Runs:
 
     def __init__(self, store: Store, *, models: RunModels = KIT, joins: Sequence[Join] = ()) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
-        self._store = store.tenant(self._tenant_id)
+        self._store = store if store.crosses_tenants else store.tenant(self._tenant_id)
         self._models = models
         self._joins = tuple(joins)
         self._checkpoints = Checkpoints(self._store, kind=models.checkpoint)
@@ -98,9 +98,13 @@ class Runs:
     ) -> QueryPage[RunFields]:
         """Runs, newest first; their class must declare `RUN_INDEXES`."""
         query = Query(self._models.run).order_by("-created_at").limit(limit).after(cursor)
-        for field, wanted in (("type", type), ("status", status)):
-            if wanted is not None:
-                query = query.where(field, "==", wanted)
+        if type is not None:
+            query = query.where("type", "==", type)
+        if status is not None:
+            query = query.where("status", "==", status)
+        elif self._store.crosses_tenants:
+            # The indexes over all tenants begin with the status: fewer of them make writes cheaper.
+            query = query.where("status", "in", get_args(RunStatus))
         return await self._store.query(query)
 
     async def steps(self, run_id: str) -> list[StepFields]:

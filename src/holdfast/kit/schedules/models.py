@@ -14,7 +14,7 @@ KEEP_RUNS_S = 30 * 86_400
     "holdfast_schedules/{id}",
     id=CompositeId("tenant_id", "name"),
     tenant="tenant_id",
-    indexes=[Index("name")],
+    indexes=[Index("name"), Index("name", across="tenants")],
     claim=Claim(due="next_at", fence="fence", owner="owner"),
     access=MEMBERS_READ,
 )

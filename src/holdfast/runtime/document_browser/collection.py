@@ -46,8 +46,9 @@ class BrowseIndex(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrowsedDocument(msgspec.Struct, frozen=True):
-    """A document in a list: its ids by the names of the path, and some of its fields."""
+    """A document in a list: its ids by the names of the path, its tenant, and some of its fields."""
 
+    tenant_id: str
     ids: dict[str, str]
     fields: dict[str, Any]
 
@@ -55,12 +56,16 @@ class BrowsedDocument(msgspec.Struct, frozen=True):
 class Collection:
     """One collection by its declaration; `hidden` are fields that are never shown.
 
+    A `wide` one is browsed over all tenants, by the indexes that serve this.
+
     Example: `collection.query(collection.find_index("status_createdAt_desc"), values={"status": "failed"})`
     """
 
-    def __init__(self, schema: Schema[Any], name: str, *, owner: str, hidden: frozenset[str]) -> None:
+    def __init__(
+        self, schema: Schema[Any], name: str, *, owner: str, hidden: frozenset[str], wide: bool = False
+    ) -> None:
         self.schema, self.name, self.owner = schema, name, owner
-        self._hidden = hidden
+        self._hidden, self._wide = hidden, wide and schema.tenant is not None
         self.summary = (schema.cls.__doc__ or "").strip().partition("\n")[0]
         self.indexes = {way.name: way for way in self._build_indexes()}
 
@@ -74,6 +79,7 @@ class Collection:
                 if self.indexes
                 else "documents can only be opened by id"
             )
+            hint += "; others list one tenant's alone" if self._wide else ""
             raise InvalidError(f"{self.name} can't be browsed by {name[:100]!r}; {hint}", "by")
         return self.indexes[name]
 
@@ -88,10 +94,10 @@ class Collection:
         query: Query[Any] = Query(self.schema.cls)
         if way.parents:
             query = query.under(*(required_id(parents or {}, name) for name in way.parents))
+        elif self._wide or (way.index is not None and way.index.across == "parents"):
+            query = query.across_parents() if self.schema.path.nested else query
         if way.index is None:
             return query
-        if way.index.across == "parents":
-            query = query.across_parents()
         fixed = _leading(way.index, values or {})
         for field, text in fixed:
             value = read_value(field.column, text)
@@ -119,7 +125,13 @@ class Collection:
         """Its ids and these fields; times stay datetimes, for relative display."""
         stored, shown = self.schema.to_fields(found.doc), self.redact(found)
         times = {name: at for name in columns if isinstance(at := _at(stored, name), datetime)}
-        return BrowsedDocument(self.ids(found), {name: times.get(name, _at(shown, name)) for name in columns})
+        fields = {name: times.get(name, _at(shown, name)) for name in columns}
+        return BrowsedDocument(self.tenant_of(found), self.ids(found), fields)
+
+    def tenant_of(self, found: Snapshot[Any]) -> str:
+        """The document's tenant; the platform's own where it has none."""
+        tenant = self.schema.tenant
+        return NO_TENANT if tenant is None else str(tenant.read(found.doc))
 
     def prefix_values(self, way: BrowseIndex, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
         """For each index field, the filter values that select documents equal to this one so far."""
@@ -138,23 +150,31 @@ class Collection:
         return [*ways, *self._id_index()]
 
     def _id_index(self) -> list[BrowseIndex]:
-        """Browsing by id, where the store can scan one tenant's."""
+        """Browsing by id, where the store can scan one tenant's, or all."""
         query: Query[Any] = Query(self.schema.cls)
         if self._parents:
             query = query.under(*(_ANY_ID for _ in self._parents))
+        elif self._wide and self.schema.path.nested:
+            query = query.across_parents()
         try:
-            resolve(query, tenant=NO_TENANT, privileged=False)
+            resolve(query, tenant=None if self._wide else NO_TENANT, privileged=self._wide)
         except UnindexedQueryError:
             return []
         return [BrowseIndex(name=BY_ID, label="ids in order", parents=self._parents)]
 
     def _browse_index(self, index: ResolvedIndex) -> BrowseIndex | None:
-        if index.across == "tenants" or any(self._secret(field.column) for field in index.fields):
+        if not self._serves(index) or any(self._secret(field.column) for field in index.fields):
             return None
         given = tuple(self._filter(field) for field in index.fields)
         parents = self._parents if index.across == "nothing" else ()
         said = ", ".join(f"{one.column.stored}{' ↓' if one.descending else ''}" for one in index.fields)
         return BrowseIndex(name=index.name, label=said, parents=parents, filters=given, index=index)
+
+    def _serves(self, index: ResolvedIndex) -> bool:
+        if not self._wide:
+            return index.across != "tenants"
+        # A parent has one tenant, so an index below it serves also those who name none.
+        return index.across == "tenants" or (index.across == "nothing" and bool(self._parents))
 
     @property
     def _parents(self) -> tuple[str, ...]:

@@ -92,7 +92,6 @@ class AgentStepSummary(StepSummary, rename="camel", kw_only=True):
         Index("repo_id", "-created_at"),
         Index("repo_id", "status", "-created_at"),
         Index("approval_status", "-created_at"),
-        Index("status", "-created_at", across="tenants"),
     ],
     immutable=["created_at", "type", "trigger"],
     access=MEMBERS_READ,

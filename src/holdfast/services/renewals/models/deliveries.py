@@ -90,6 +90,7 @@ def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
     tenant="tenant_id",
     indexes=[
         Index("status", "-created_at"),
+        Index("status", "-created_at", across="tenants"),
         Index("endpoint_id", "status", "-created_at"),
         Index("endpoint_id", "-created_at"),
         Index("status", "next_attempt_at"),
