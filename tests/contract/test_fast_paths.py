@@ -1,4 +1,4 @@
-"""Bulk insert, write batch and fenced patch decide as `decide` does, on random batches.
+"""Bulk insert, write batch, fenced patch and counting upsert decide as `decide` does, on random batches.
 
 Each batch goes to an SQL engine, which takes its fast paths, and to the reference engine, which calls
 `decide` for every write. Outcomes and documents must be the same.
@@ -34,11 +34,12 @@ from holdfast.store import (
     delete,
     patch,
     put,
+    upsert,
 )
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.fenced_patch import fenced_patch
-from holdfast.store.sql.write_batch import independent_writes
+from holdfast.store.sql.write_batch import counting_upserts, independent_writes
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
 from tests.contract.reference import MemoryDatabase, Reference
@@ -78,6 +79,15 @@ class Event(Document):
     number: int = 0
 
 
+@document("tallies/{id}", tenant="tenant_id", indexes=[Index("name", "number"), Index("rest")])
+class Tally(Document, rename="camel"):
+    id: str
+    tenant_id: str
+    name: str = "ż'\"\\"
+    number: int = 0
+    rest: int = 0
+
+
 @document("labelled/{id}", indexes=[Index("labels[]")])
 class Labelled(Document):
     id: str
@@ -90,7 +100,7 @@ class Entry(Document):
     text: str = ""
 
 
-CLASSES: list[type[Document]] = [Order, Event, Labelled, Entry]
+CLASSES: list[type[Document]] = [Order, Event, Tally, Labelled, Entry]
 SCHEMAS = [schema_of(cls) for cls in CLASSES]
 LISTED = frozenset([schema_of(Labelled)])
 IDS = [f"{n:02}" for n in range(40)]
@@ -126,6 +136,9 @@ new_orders = st.builds(
 new_documents = st.one_of(
     new_orders,
     st.builds(Event, id=st.sampled_from(IDS), tenant_id=tenants, number=st.integers(0, 5)),
+    st.builds(
+        Tally, id=st.sampled_from(IDS), tenant_id=tenants, number=st.sampled_from([0, 2**62, -(2**63)])
+    ),
     st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3)),
     st.builds(Entry, id=st.sampled_from(IDS)),
 )
@@ -133,8 +146,20 @@ patches = st.builds(
     lambda id, changes, expect: patch(Order, id, changes=changes, expect=expect),
     st.sampled_from(IDS), st.sampled_from(CHANGES[:4] * 4 + CHANGES), expectations,
 )  # fmt: skip
+BY = [1, 1, 1, 1, -5, 2**61, 2**62 - 1, 2**63 - 1]
+COUNTED: list[dict[str, Any]] = [
+    {"number": Increment(2)}, {"number": Increment(1, at_most=2)}, {"rest": 1}, {"name": "x", "rest": 2},
+]  # fmt: skip
+upserts = st.builds(
+    lambda id, tenant, by, field, changes: upsert(
+        Tally(id=id, tenant_id=tenant, **{field: by}), changes or {field: Increment(by)}
+    ),
+    st.sampled_from(IDS), tenants, st.sampled_from(BY), st.sampled_from(["number", "number", "rest"]),
+    st.sampled_from([None] * 4 + COUNTED),
+)  # fmt: skip
 writes = st.one_of(
     new_documents.map(create),
+    upserts,
     patches,
     patches,
     new_documents.map(put),
@@ -176,7 +201,8 @@ def bulk(draw: st.DrawFn) -> list[Commit]:
             one.id = draw(st.sampled_from(IDS))
     creates, tenant = [create(one) for one in documents], draw(handles)
     if single:
-        return [Commit(one_each([*creates, *draw(st.lists(writes, max_size=2))]), tenant)]
+        counted = draw(st.lists(upserts, min_size=4, max_size=16))
+        return [Commit(one_each([*creates, *counted, *draw(st.lists(writes, max_size=2))]), tenant)]
     return [Commit((write,), tenant) for write in creates]
 
 
@@ -197,7 +223,7 @@ rounds_of_batches = st.one_of(
     st.tuples(orders, settlements, settlements),
     st.tuples(orders, settlements, mixed, settlements),
     st.tuples(mixed, mixed),
-    st.tuples(orders | mixed, bulk(), bulk()),
+    st.tuples(orders | mixed, bulk(), bulk(), mixed),
 )
 
 
@@ -234,6 +260,7 @@ class Pair:
         patched = sum(not isinstance(one, Write) for one in independent.values())
         self.taken["fenced patch"] += patched
         self.taken["create"] += len(independent) - patched
+        self.taken["counting upsert"] += len(counting_upserts(commits))
         self.taken["bulk"] += len(commits) >= COMMITS_MIN or any(len(c.writes) >= WRITES_MIN for c in commits)
 
     def close(self) -> None:
@@ -284,6 +311,7 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
     compare()
     assert pair.taken["fenced patch"] > 100
     assert pair.taken["create"] > 100
+    assert pair.taken["counting upsert"] > 20
     assert pair.taken["bulk"] > 10
 
 

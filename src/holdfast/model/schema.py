@@ -34,6 +34,14 @@ def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...
     return lambda document: tuple([column.value(document) for column in columns])
 
 
+def _ids_reader(names: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
+    """Return what reads the ids of a document's path."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    read = attrgetter(names[0])
+    return lambda document: (read(document),)
+
+
 def _is_broken_text(value: Any) -> bool:
     try:
         _ENCODER.encode([] if value is UNSET else value)
@@ -74,6 +82,7 @@ class Schema(Generic[D]):
         self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
         names = FieldResolver(declared, self.fields, self.name)
         self.path, self._columns = names.path, names.columns
+        self._ids = _ids_reader(self.path.parameters)
         self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
         self.access, self.append_only = declared.access or SERVICE_ONLY, declared.append_only
@@ -106,9 +115,8 @@ class Schema(Generic[D]):
         self.decode: Callable[[bytes | str], D] | None = self._decoder.decode if plain else None
 
     def key_of(self, document: D) -> tuple[tuple[str, ...], str]:
-        names = self.path.parameters
-        ids = (getattr(document, names[0]),) if len(names) == 1 else attrgetter(*names)(document)
-        return ids, join_key(ids, names)
+        ids = self._ids(document)
+        return ids, join_key(ids, self.path.parameters)
 
     def assign_id(self, document: D) -> None:
         """Generate an id that is still empty, as declared."""

@@ -179,7 +179,19 @@ def _inside(fault: InvalidError, path: str) -> InvalidError:
 def _mapping(check: Check | None) -> Check | None:
     if check is None:
         return None
-    return lambda value, path: {k: check(v, f"{path}.{k}") for k, v in value.items()}
+
+    def check_mapping(value: Any, path: str) -> Any:
+        name = None
+        changed = {}
+        try:
+            for name, item in value.items():
+                if (new := check(item, "")) is not item:
+                    changed[name] = new
+        except InvalidError as fault:
+            raise _inside(fault, f"{path}.{name}") from None
+        return {**value, **changed} if changed else value
+
+    return check_mapping
 
 
 def _struct(kind: mi.StructType) -> Check | None:

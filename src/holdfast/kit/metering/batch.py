@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -90,8 +89,8 @@ class _Batch:
 
     async def _commit(self, facts: Sequence[tuple[Fact, Write]]) -> None:
         writes = [event for _, event in facts]
-        sums = {fact.tenant_id: sums_of(self._store, fact.tenant_id, self._models) for fact, _ in facts}
         by_day = _by_day(fact for fact, _ in facts)
+        sums = {tenant_id: sums_of(self._store, tenant_id, self._models) for tenant_id in by_day}
         for tenant_id, days in by_day.items():
             writes += sums[tenant_id].writes(days)
         if not any(one.reads_first for one in sums.values()):
@@ -106,11 +105,13 @@ class _Batch:
         await self._store.transact(act, attempts=ATTEMPTS)
 
 
-def _by_day(facts: Iterable[Fact]) -> dict[str, dict[str, Counter[str]]]:
+def _by_day(facts: Iterable[Fact]) -> dict[str, dict[str, dict[str, int]]]:
     """The metrics of facts by tenant and day."""
-    totals: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    totals: dict[str, dict[str, dict[str, int]]] = {}
     for fact in facts:
-        totals[fact.tenant_id][day_of(fact.at)].update(fact.metrics)
+        metrics = totals.setdefault(fact.tenant_id, {}).setdefault(day_of(fact.at), {})
+        for name, by in fact.metrics.items():
+            metrics[name] = metrics.get(name, 0) + by
     return totals
 
 

@@ -21,7 +21,7 @@ class MetricSums:
     def writes(self, days: ByDay) -> list[Write]:
         shards = self._store.capabilities.counter_shards
         return [
-            self._add(name, day, by, shard=random.randrange(shards))
+            self._add(name, day, by, shard=random.randrange(shards) if shards > 1 else 0)
             for day, metrics in days.items()
             for name, by in metrics.items()
             if by

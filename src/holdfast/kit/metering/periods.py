@@ -70,8 +70,8 @@ def by_month(days: ByDay) -> dict[str, Counter[str]]:
 
 
 def day_of(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d")
+    return at.astimezone(UTC).date().isoformat()
 
 
 def month_of(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m")
+    return day_of(at)[:7]

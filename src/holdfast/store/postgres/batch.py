@@ -11,15 +11,17 @@ from operator import itemgetter
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, patch_change
+from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
 from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sql.write_batch import IndependentWrite
 from holdfast.store.write_rules import Change, Current, decide, needs_current
 
 DocumentKey = tuple[Schema[Any], str]
+Groups = dict[tuple[str, Verb, str], TableChange]
 
 
 class StagedDocument:
@@ -38,19 +40,20 @@ class StagedDocument:
         return self.schema.document_of(self.prepared)
 
 
-class UnreadCreateError(Exception):
-    """A commit was refused after a create whose id was not read, which may be refused first."""
+class UnreadInsertError(Exception):
+    """A commit was refused after an insert whose id was not read, which may be refused first."""
 
 
 class DocumentState:
     """One document before the batch, and as the commits so far left it."""
 
-    __slots__ = ("before", "blind", "now", "owner")
+    __slots__ = ("before", "blind", "counted", "now", "owner")
 
     def __init__(self, before: StoredRow | None) -> None:
         self.before = before
         self.now: Current | None = before
         self.blind = False  # may replace what was not read
+        self.counted: Column | None = None  # what a counting upsert adds to, where the document exists
         self.owner = -1  # the commit that succeeds or fails with this insert alone
 
 
@@ -63,9 +66,10 @@ class Batch:
         next_version: Callable[[], int],
         *,
         independent: Mapping[int, IndependentWrite],
+        counts: Mapping[DocumentKey, Column],
     ) -> None:
         self._mappings, self._next_version = mappings, next_version
-        self.independent = independent
+        self.independent, self.counts = independent, counts
         self._states: dict[DocumentKey, DocumentState] = {}
         self._creates: dict[Schema[Any], TableChange] = {}
         self._patches: dict[tuple[PatchGroup, bool], TableChange] = {}
@@ -89,8 +93,8 @@ class Batch:
             try:
                 changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
             except HoldfastError as refusal:
-                if not careful and self._has_unread_create(commit.writes[: len(changes)]):
-                    raise UnreadCreateError from refusal
+                if not careful and self._has_unread(commit.writes[: len(changes)]):
+                    raise UnreadInsertError from refusal
                 self.outcomes.append(refusal)
             else:
                 alone = len(changes) == 1 and commit.writes[0].kind == "create"
@@ -132,9 +136,12 @@ class Batch:
         change.owners[one.key] = number
         self.touched.add(schema)
 
-    def _has_unread_create(self, writes: Sequence[Write]) -> bool:
-        """Whether one of these creates was decided without reading its id."""
-        return any(w.kind == "create" and (w.schema, w.key) not in self._states for w in writes)
+    def _has_unread(self, writes: Sequence[Write]) -> bool:
+        """Whether one of these creates and counting upserts was decided without reading its id."""
+        return any(
+            (w.schema, w.key) not in self._states and (w.kind == "create" or (w.schema, w.key) in self.counts)
+            for w in writes
+        )
 
     def _now(self, write: Write) -> Current | None:
         state = self._states.get((write.schema, write.key))
@@ -149,7 +156,7 @@ class Batch:
             state = self._states[change.schema, change.key] = DocumentState(None)
             if alone and not self._mappings[change.schema].lists:
                 state.owner = len(self.outcomes)
-            state.blind = change.blind
+            state.blind, state.counted = change.blind, self.counts.get((change.schema, change.key))
         else:
             state.owner = -1
         if change.prepared is None:
@@ -161,7 +168,7 @@ class Batch:
 
     def changes(self) -> list[TableChange]:
         """One per table and verb, rows in key order so that two processes lock alike."""
-        groups: dict[tuple[str, Verb], TableChange] = {}
+        groups: Groups = {}
         for (schema, key), state in sorted(self._states.items(), key=lambda one: one[0][1]):
             if state.now is not state.before:
                 self._change(groups, self._mappings[schema], key, state=state)
@@ -172,7 +179,7 @@ class Batch:
 
     def _change(
         self,
-        groups: dict[tuple[str, Verb], TableChange],
+        groups: Groups,
         mapping: PostgresTable,
         key: str,
         *,
@@ -183,7 +190,7 @@ class Batch:
             _group(groups, "delete", mapping).rows.append((key,))
         else:
             assert isinstance(now, StagedDocument)
-            change = _group(groups, _verb(state), mapping)
+            change = _group(groups, _verb(state), mapping, counted=state.counted)
             change.rows.append(mapping.row(now.prepared, now.version))
             if state.owner >= 0:
                 change.owners[key] = state.owner
@@ -207,14 +214,22 @@ class Batch:
             self.outcomes[position] = refusal
 
 
-def _group(groups: dict[tuple[str, Verb], TableChange], verb: Verb, mapping: Any) -> TableChange:
-    change = groups.get((mapping.table, verb))
+def _group(groups: Groups, verb: Verb, mapping: Any, *, counted: Column | None = None) -> TableChange:
+    name = (mapping.table, verb, "" if counted is None else counted.stored)
+    change = groups.get(name)
     if change is None:
-        change = groups[mapping.table, verb] = TableChange(verb, mapping.table, mapping.names, mapping.arrays)
+        change = (
+            TableChange(verb, mapping.table, mapping.names, mapping.arrays)
+            if counted is None
+            else count_change(mapping, counted)
+        )
+        groups[name] = change
     return change
 
 
 def _verb(state: DocumentState) -> Verb:
+    if state.counted is not None:
+        return "count"
     if state.before is not None:
         return "update"
     if state.blind:
@@ -240,12 +255,15 @@ def keys_to_read(
     mappings: Mapping[Schema[Any], PostgresTable],
     *,
     independent: Mapping[int, IndependentWrite],
+    counts: Mapping[DocumentKey, Column],
     careful: bool,
 ) -> dict[Schema[Any], list[str]]:
     """Return the keys to read before deciding, by collection; `careful` reads everything."""
     wanted: dict[Schema[Any], set[str]] = {}
     for number, commit in enumerate(commits):
         for write in commit.writes if number not in independent else ():
+            if (write.schema, write.key) in counts:
+                continue
             if careful or needs_current(write) or (write.kind == "put" and mappings[write.schema].lists):
                 wanted.setdefault(write.schema, set()).add(write.key)
     ordered = sorted(wanted, key=lambda schema: mappings[schema].table)

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.postgres.dialect import DIALECT, array_of
+from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, TableMapping
 from holdfast.store.sql.tables import BODY, ITEM, KEY, PARENT, PATCH, VERSION
 
 # try: an insert that may fail by itself; insert: one that may not; item, drop: rows of a list's table.
-# patch: an update that is made only where its conditions hold.
-Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "patch"]
+# patch: an update that is made only where its conditions hold; count: counting upserts, all or none.
+Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "patch", "count"]
 BATCHES: Final = "_holdfast_batches"
 SEQUENCE: Final = "_holdfast_version"
 CHANNEL: Final = "holdfast"
@@ -98,15 +100,19 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
 
 
 def _write(changes: Sequence[TableChange]) -> str:
-    parts, lost, position = [], [], 3
+    parts, lost, all_made, position = [], [], [], 3
     for n, change in enumerate(changes):
         marks = [f"${position + i}::{kind}" for i, kind in enumerate(change.arrays)]
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, marks)})")
         if change.verb in ("try", "patch"):
             lost.append(_lost(n, marks[0]))
+        elif change.verb == "count":
+            all_made.append(f"(SELECT count(*) FROM x{n}) = cardinality({marks[0]})")
         position += len(marks)
     keys = " || ".join(lost) or "NULL::text[]"
-    parts.append(f"mark AS (INSERT INTO {BATCHES} (id, lost) SELECT $1::bigint, {keys} RETURNING lost)")
+    # A division by zero undoes the whole statement.
+    id = f"$1::bigint / CASE WHEN {' AND '.join(all_made)} THEN 1 ELSE 0 END" if all_made else "$1::bigint"
+    parts.append(f"mark AS (INSERT INTO {BATCHES} (id, lost) SELECT {id}, {keys} RETURNING lost)")
     return f"WITH {', '.join(parts)} SELECT lost, pg_notify('{CHANNEL}', $2) FROM mark"
 
 
@@ -117,7 +123,7 @@ def _lost(n: int, keys: str) -> str:
 
 def _insert(change: TableChange, marks: list[str]) -> str:
     names = ", ".join(map(quote, change.names))
-    return f"INSERT INTO {quote(change.table)} ({names}) SELECT * FROM unnest({', '.join(marks)})"
+    return f"INSERT INTO {quote(change.table)} AS t ({names}) SELECT * FROM unnest({', '.join(marks)})"
 
 
 def _try(change: TableChange, marks: list[str]) -> str:
@@ -127,6 +133,11 @@ def _try(change: TableChange, marks: list[str]) -> str:
 def _upsert(change: TableChange, marks: list[str]) -> str:
     sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], PATCH))
     return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
+
+
+def _count(change: TableChange, marks: list[str]) -> str:
+    (clause,) = change.where
+    return f"{_insert(change, marks)} {clause} RETURNING {quote(KEY)}"
 
 
 def _update(change: TableChange, marks: list[str]) -> str:
@@ -175,13 +186,19 @@ def _drop(change: TableChange, marks: list[str]) -> str:
 
 _VERBS: Final = {
     "try": _try, "insert": _insert, "upsert": _upsert, "update": _update, "delete": _delete,
-    "item": _item, "drop": _drop, "patch": _patch,
+    "item": _item, "drop": _drop, "patch": _patch, "count": _count,
 }  # fmt: skip
 
 
 def change_sql(change: TableChange) -> str:
     """Return one change as a statement by itself."""
     return _VERBS[change.verb](change, [f"${n}::{kind}" for n, kind in enumerate(change.arrays, 1)])
+
+
+def count_change(mapping: PostgresTable, column: Column) -> TableChange:
+    """Return the change that makes counting upserts."""
+    clause = counting_clause(mapping.schema, column, DIALECT)
+    return TableChange("count", mapping.table, mapping.names, mapping.arrays, where=[clause])
 
 
 def patch_change(mapping: PostgresTable, group: PatchGroup, *, tenanted: bool) -> TableChange:

@@ -17,7 +17,7 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.postgres.batch import Batch, UnreadCreateError, keys_to_read
+from holdfast.store.postgres.batch import Batch, UnreadInsertError, keys_to_read
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
 from holdfast.store.postgres.link_probe import probed
 from holdfast.store.postgres.pool import (
@@ -28,7 +28,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render
-from holdfast.store.sql.write_batch import independent_writes
+from holdfast.store.sql.write_batch import counting_upserts, independent_writes
 
 WRITES_PER_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
@@ -132,8 +132,9 @@ class PostgresWriter:
         """Retry until the batch is applied or its deadline has passed; nothing is applied twice."""
         deadline, careful = RetryDeadline(self._pool.address.retry_s), False
         independent = independent_writes(commits, self._listed) if batched else {}
+        counts = counting_upserts(commits) if batched else {}
         while True:
-            work = Batch(self._mappings, self._next_version, independent=independent)
+            work = Batch(self._mappings, self._next_version, independent=independent, counts=counts)
             batch = 0
             try:
                 connection = await self._connect()
@@ -141,8 +142,8 @@ class PostgresWriter:
                 with probed(self._pool, connection):
                     await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._outcomes(work, commits)
-            except (asyncpg.UniqueViolationError, UnreadCreateError):
-                careful = True
+            except (asyncpg.UniqueViolationError, asyncpg.DivisionByZeroError, UnreadInsertError):
+                careful, counts = True, {}
             except Exception as fault:
                 if is_disconnected(fault):
                     self._disconnect()
@@ -172,7 +173,9 @@ class PostgresWriter:
     async def _attempt(
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
-        wanted = keys_to_read(commits, self._mappings, independent=work.independent, careful=careful)
+        wanted = keys_to_read(
+            commits, self._mappings, independent=work.independent, counts=work.counts, careful=careful
+        )
 
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():

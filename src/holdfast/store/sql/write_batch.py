@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
+from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.fenced_patch import FencedPatch, fenced_patch
 
 IndependentWrite = Write | FencedPatch
@@ -32,6 +34,18 @@ def independent_writes(
         if made is not None:
             independent[number] = made
     return independent
+
+
+def counting_upserts(commits: Sequence[Commit]) -> dict[tuple[Schema[Any], str], Column]:
+    """Return the documents that only a counting upsert of these commits touches, with what it counts."""
+    found = {
+        (write.schema, write.key): column
+        for commit in commits
+        for write in commit.writes
+        if (column := counting_column(write, commit)) is not None
+    }
+    uncontended = uncontended_documents(commits) if found else set()
+    return {document: column for document, column in found.items() if document in uncontended}
 
 
 def uncontended_documents(commits: Iterable[Commit]) -> set[tuple[Schema[Any], str]]:

@@ -1,20 +1,24 @@
 """Bulk insert: many new documents, in many commits or in one, inserted by hundreds without a read.
 
 Each statement releases the GIL and must reacquire it: by hundreds, the rows go in while other threads
-work. Where an id turns out to be taken, the insert is rolled back, and the slow path finds which.
+work. Where an id turns out to be taken, or a counting upsert finds its conditions unmet, all of it is rolled
+back, and the slow path finds which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from holdfast.errors import HoldfastError
-from holdfast.model.schema import Prepared, Schema
+from holdfast.model.columns import Column
+from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sqlite.statements import SqliteTable
+from holdfast.store.sql.counting_upsert import counting_column
+from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
 if TYPE_CHECKING:
@@ -45,10 +49,13 @@ def insert_writes(transaction: WriteTransaction, commit: Commit) -> Outcome | No
     if len(commit.writes) < WRITES_MIN:
         return None
     creates: dict[Schema[Any], list[Write]] = {}
+    counts: dict[tuple[Schema[Any], Column], list[Write]] = {}
     others: list[Write] = []
     for write in commit.writes:
         if write.kind == "create":
             creates.setdefault(write.schema, []).append(write)
+        elif (column := counting_column(write, commit)) is not None:
+            counts.setdefault((write.schema, column), []).append(write)
         else:
             others.append(write)
     new: dict[SqliteTable, list[Write]] = {}
@@ -58,29 +65,34 @@ def insert_writes(transaction: WriteTransaction, commit: Commit) -> Outcome | No
             new[mapping] = writes
         else:
             others += writes
+    if not new or not all(_own(writes, commit.tenant) for writes in counts.values()):
+        return None
     try:
         changes = [decide(write, transaction.current(write), commit=commit) for write in others]
     except HoldfastError:
         return None
     version = transaction.version + 1
-    if not new or not _insert_all(transaction, new, changes, version=version):
+    if not _insert_all(transaction, new, changes, counts=counts, version=version):
         return None
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
 
 
 def _insertable(mapping: SqliteTable, writes: Sequence[Write], tenant: str | None) -> bool:
     """Whether the primary key is the only rule left that can refuse these creates."""
-    if mapping.lists or mapping.schema.lifecycle:
-        return False
-    # A privileged handle names no tenant and may write for any.
+    return not mapping.lists and not mapping.schema.lifecycle and _own(writes, tenant)
+
+
+def _own(writes: Sequence[Write], tenant: str | None) -> bool:
+    """Whether all documents are the tenant's; a privileged handle names none and may write for any."""
     return tenant is None or {w.prepared.tenant for w in writes if w.prepared} <= {None, tenant}
 
 
 def _insert_all(
     transaction: WriteTransaction,
-    new: dict[SqliteTable, list[Write]],
+    new: Mapping[SqliteTable, list[Write]],
     changes: Iterable[Change | None],
     *,
+    counts: Mapping[tuple[Schema[Any], Column], list[Write]] = MappingProxyType({}),
     version: int,
 ) -> bool:
     before, touched = transaction.version, set(transaction.touched)
@@ -90,23 +102,34 @@ def _insert_all(
         for change in changes:
             transaction.apply(change, version)
         for mapping, writes in new.items():
-            prepared = [w.prepared for w in writes if w.prepared]
-            _insert(transaction.connection, mapping, prepared, version=version)
-            transaction.touched.add(mapping.schema)
+            _insert(transaction, mapping, writes, version=version)
+        made = all(
+            _insert(transaction, transaction.mappings[schema], writes, counted=column, version=version)
+            for (schema, column), writes in counts.items()
+        )
     except apsw.ConstraintError:
+        made = False
+    if not made:
         transaction.connection.execute("ROLLBACK TO bulk_insert")
         transaction.version, transaction.touched = before, touched
-        return False
-    finally:
-        transaction.connection.execute("RELEASE bulk_insert")
-    return True
+    transaction.connection.execute("RELEASE bulk_insert")
+    return made
 
 
-def _insert(connection: apsw.Connection, mapping: SqliteTable, new: list[Prepared], *, version: int) -> None:
-    start = 0
-    while (left := len(new) - start) > 0:
-        # Powers of two: few statements for any number, and few to keep prepared.
-        size = 1 << (min(mapping.rows_per_statement, left).bit_length() - 1)
-        bound = mapping.inserted(*new[start : start + size], version=version)
-        connection.execute(mapping.insert_many_sql(size), bound)
-        start += size
+def _insert(
+    transaction: WriteTransaction,
+    mapping: SqliteTable,
+    writes: list[Write],
+    *,
+    counted: Column | None = None,
+    version: int,
+) -> bool:
+    """Insert new documents or, with a column, make counting upserts; whether all were made."""
+    transaction.touched.add(mapping.schema)
+    connection, made = transaction.connection, 0
+    for some in statement_slices([w.prepared for w in writes if w.prepared], mapping.rows_per_statement):
+        count = len(some)
+        sql = mapping.insert_many_sql(count) if counted is None else mapping.count_many_sql(counted, count)
+        connection.execute(sql, mapping.inserted(*some, version=version))
+        made += connection.changes()
+    return made == len(writes)

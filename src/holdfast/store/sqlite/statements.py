@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
 
 from holdfast.clock import to_us
+from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, StoredRow, TableMapping
@@ -18,6 +21,21 @@ from holdfast.store.write_rules import Current
 # What was read is found again by SQLite's own row number, without looking up the key.
 ROW_ID: Final = DIALECT.row_id
 STATEMENT_BYTES_MAX: Final = 15_000  # longer statements are not kept prepared by apsw
+_STEP: Final = 16
+T = TypeVar("T")
+
+
+def statement_slices(items: list[T], rows_max: int) -> Iterator[list[T]]:
+    """Yield rows by statements: few to run for any number, and few to keep prepared.
+
+    A statement takes a power of two from 128 on, below that a multiple of the step, or what is left over.
+    """
+    start = 0
+    while (left := len(items) - start) > 0:
+        most = min(left, rows_max)
+        size = 1 << (most.bit_length() - 1) if most >= 8 * _STEP else most - most % _STEP or most
+        yield items[start : start + size]
+        start += size
 
 
 class SqliteTable(TableMapping):
@@ -36,7 +54,7 @@ class SqliteTable(TableMapping):
             f"SELECT {shown} FROM {name} WHERE {quote(KEY)} IN (SELECT value FROM json_each(?))"
         )
         marks = ",".join("?" * len(self.names))
-        self._insert_head = f"INSERT INTO {name} ({', '.join(map(quote, self.names))}) VALUES "
+        self._insert_head = f"INSERT INTO {name} AS t ({', '.join(map(quote, self.names))}) VALUES "
         self._insert_row = f"({marks})"
         self.insert_sql = self._insert_head + self._insert_row
         sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*self.names[1:], PATCH))
@@ -46,12 +64,21 @@ class SqliteTable(TableMapping):
         self._inserts: dict[int, str] = {}
         self._updates: dict[tuple[int, ...], str] = {}
         self._patches: dict[tuple[PatchGroup, int, bool], str] = {}
+        self._counts: dict[tuple[Column, int], str] = {}
         self.lists = tuple(SqliteListTable(self, i) for i in schema.indexes if i.member is not None)
 
     def insert_many_sql(self, count: int) -> str:
         sql = self._inserts.get(count)
         if sql is None:
             sql = self._inserts[count] = self._insert_head + ",".join([self._insert_row] * count)
+        return sql
+
+    def count_many_sql(self, column: Column, count: int) -> str:
+        """Return the statement that makes so many counting upserts."""
+        sql = self._counts.get((column, count))
+        if sql is None:
+            sql = f"{self.insert_many_sql(count)} {counting_clause(self.schema, column, DIALECT)}"
+            self._counts[column, count] = sql
         return sql
 
     def bind(self, values: tuple[Any, ...], positions: tuple[int, ...]) -> list[Any]:

@@ -6,7 +6,7 @@ other rows is batched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
@@ -20,7 +20,7 @@ from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.tables import KEY, VERSION
 from holdfast.store.sql.write_batch import independent_writes
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.statements import SqliteTable
+from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import decide
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Numbered = tuple[int, T]
-# A statement takes a multiple of the step, or what is left over: few statements to keep prepared, and
-# few to run for any number.
-_ROWS_MAX: Final = 64
-_STEP: Final = 16
+# One row that is refused leaves its statement's rows to be made singly.
+_ROWS_MAX: Final = 128
 
 
 class WriteBatch:
@@ -52,10 +50,10 @@ class WriteBatch:
     def execute(self) -> None:
         """Make the changes. Where one of a statement is refused, all of it are left to be made singly."""
         for schema, creates in self._creates.items():
-            for some in _slices(self._permitted(creates)):
+            for some in statement_slices(self._permitted(creates), _ROWS_MAX):
                 self._insert(self._transaction.mappings[schema], some)
         for (group, tenant), patches in self._patches.items():
-            for part in _slices(patches):
+            for part in statement_slices(patches, _ROWS_MAX):
                 self._patch(self._transaction.mappings[group.schema], part, tenant=tenant)
 
     def _permitted(self, creates: list[Numbered[Write]]) -> list[Numbered[Write]]:
@@ -101,14 +99,6 @@ class WriteBatch:
         committed = Committed((version,))
         for number, _ in some:
             self.outcomes[number] = committed
-
-
-def _slices(items: list[T]) -> Iterator[list[T]]:
-    start = 0
-    while (left := len(items) - start) > 0:
-        size = min(_ROWS_MAX, left - left % _STEP or left)
-        yield items[start : start + size]
-        start += size
 
 
 def _with_version(

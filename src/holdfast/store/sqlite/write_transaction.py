@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
 from holdfast.store.sqlite.statements import SqliteTable
@@ -67,7 +68,7 @@ class WriteTransaction:
         keys_by_schema: dict[Schema[Any], list[str]] = {}
         for commit in commits:
             for write in commit.writes:
-                if needs_current(write):
+                if needs_current(write) and not counting_column(write, commit):
                     keys_by_schema.setdefault(write.schema, []).append(write.key)
         for schema, keys in keys_by_schema.items():
             sql = self.mappings[schema].select_many_sql
