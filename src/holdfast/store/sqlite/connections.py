@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import apsw
@@ -15,6 +15,8 @@ import msgspec
 from holdfast.errors import ConfigError, HoldfastError, StoreUnavailableError
 from holdfast.private_files import create_file
 from holdfast.store.sql.migration import NOT_MIGRATED
+
+EAGER_TRIES: Final = 10
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -80,7 +82,8 @@ def _busy_handler(busy_s: float) -> Callable[[int], bool]:
             started = now
         if now - started > busy_s:
             return False
-        time.sleep(random.uniform(0.0001, 0.001))
+        # A commit takes a fraction of a millisecond; whoever has waited for many need not look that often.
+        time.sleep(random.uniform(0.00005, 0.0003 if tries < EAGER_TRIES else 0.001))
         return True
 
     return wait

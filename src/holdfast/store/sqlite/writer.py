@@ -231,7 +231,7 @@ class SqliteWriter:
             self._fault = ""
         self._respond(jobs)
         self._reclaim()
-        if time.monotonic() < self._shared_until:
+        if time.monotonic() < self._shared_until and not self._queue.empty():
             # Other processes poll for the write lock, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))
 
