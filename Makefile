@@ -10,6 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCK := requirements/locked.txt
+GENERATOR := requirements/client-generator.txt
 COMPILE := .cache/uv/bin/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml
 # What rests on dependencies: a third of a whole run's time.
 VERSION_TESTS := tests/unit tests/contract tests/copying tests/kit tests/operations tests/http tests/cli tests/export tests/providers tests/simulators
@@ -35,6 +36,7 @@ test-newest: system-packages ## the same with the newest
 define with_versions
 $(PYTHON) -m venv .cache/venv-$(1)
 .cache/venv-$(1)/bin/python $(INSTALL) $(2) --editable '.[dev]'
+.cache/venv-$(1)/bin/python $(INSTALL) --no-deps --requirement $(GENERATOR)
 .cache/venv-$(1)/bin/python -m pytest -n $(WORKERS) --dist worksteal --reruns 1 --rerun-show-tracebacks -rR $(VERSION_TESTS) $(ARGS)
 endef
 
@@ -89,6 +91,7 @@ clean: ## remove what the targets made (keeps HOLDFAST_HOME)
 	$(BIN)/python $(INSTALL) --constraint $(LOCK) --editable '.[postgres,firestore]'
 	@touch $@
 
-.venv/.stamp-dev: pyproject.toml $(LOCK) | .venv/bin/python
+.venv/.stamp-dev: pyproject.toml $(LOCK) $(GENERATOR) | .venv/bin/python
 	$(BIN)/python $(INSTALL) --constraint $(LOCK) --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --no-deps --requirement $(GENERATOR)
 	@touch $@ .venv/.stamp-run

@@ -15,6 +15,9 @@ or `service`. A role is needed in the tenant that the path parameter `tenant` na
 caller's own or the one that `?tenant=` names; with `platform`, on the platform itself. One that reads with
 `all_tenants` takes `ALL_TENANTS` as its `TenantId`, which is what platform administrators get by default.
 Routes that change something call an operation, whose `needs` is theirs unless they declare another.
+
+`/openapi.json` describes a route by its docstring and its types. One that reads its body by itself declares
+the class as `body`; one with JSON answers of several statuses declares `answers`, as in `{200: Report}`.
 """
 
 from __future__ import annotations

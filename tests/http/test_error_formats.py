@@ -76,7 +76,8 @@ async def test_the_description_tells_each_format(clubs: Bed) -> None:
     _, described, _ = await clubs.ask("GET", "/openapi.json", token=await clubs.token("viewer"))
 
     def shape(path: str) -> str:
-        answer = described["paths"][path]["get"]["responses"]["403"]
+        reference = described["paths"][path]["get"]["responses"]["403"]["$ref"]
+        answer = described["components"]["responses"][reference.rpartition("/")[2]]
         return str(answer["content"]["application/json"]["schema"]["$ref"]).rpartition("/")[2]
 
     assert (shape(f"{API}/own"), shape("/api/v1/deliveries")) == ("FlatErrorResponse", "ErrorResponse")

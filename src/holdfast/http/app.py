@@ -58,7 +58,7 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     guard = RouteGuard(runtime, _readers(runtime), rate_limiter=rate_limiter, visitors=[visitors])
     dependencies = _dependencies(runtime, visitors)
     formats = ErrorFormats(runtime.services, at_root=at_root)
-    described = description(handlers, dependencies, formats)
+    described = description(handlers, dependencies, formats, services=runtime.services)
     state = State({"runtime": runtime, "openapi": described, "error_formats": formats})
     app = Litestar(
         handlers,

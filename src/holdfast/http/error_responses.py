@@ -12,7 +12,7 @@ from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.error_format import PLATFORM_FORMAT, ErrorBody, ErrorFormat
+from holdfast.error_format import PLATFORM_FORMAT, ErrorBody, ErrorFormat, ErrorShape
 from holdfast.errors import HoldfastError
 from holdfast.http.validation import describe_problems
 from holdfast.service import Service
@@ -43,6 +43,11 @@ class ErrorFormats:
         self._by_name = {service.name: service.errors for service in services}
         self._by_path = {f"/{service.address}/": service.errors for service in services}
         self._otherwise = services[0].errors if at_root else PLATFORM_FORMAT
+
+    @property
+    def responses(self) -> list[type[ErrorShape]]:
+        """The shapes of all formats."""
+        return [PLATFORM_FORMAT.response, *(one.response for one in self._by_name.values())]
 
     def of(self, scope: Mapping[str, Any]) -> ErrorFormat:
         handler = scope.get("route_handler")

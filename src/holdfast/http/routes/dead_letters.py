@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
 from holdfast.idempotent_route import ATOMIC, REPEATABLE
@@ -37,7 +37,7 @@ async def list_dead_letters(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
     outbox: OutboxName = KIT_PART,
-    resolved: FromQuery[bool] = False,
+    resolved: Annotated[bool, QueryParameter(description="Those that were resolved, instead.")] = False,
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,

@@ -34,7 +34,7 @@ class Ready(msgspec.Struct, frozen=True):
     status: str
 
 
-@read_route("/health", "public", area="health", prefix="", limited=False)
+@read_route("/health", "public", area="health", prefix="", limited=False, answers={503: HealthSummary})
 async def pulse(runtime: RuntimeDependency) -> Response[HealthSummary]:
     """How the process is doing, in a word. Why is at /api/v1/health."""
     status = (await runtime.health()).status

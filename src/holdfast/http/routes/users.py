@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from litestar import Request
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import JSONBody, PathParameter, QueryParameter
 from msgspec import Meta
 
 from holdfast.http.dependencies import RuntimeDependency
@@ -18,6 +18,7 @@ from holdfast.runtime import Runtime
 
 _USER: Final = "/users/{name:str}"
 _NamePart = Annotated[str, QueryParameter(description="Any part of their name.", max_length=100)]
+_Name = Annotated[str, PathParameter(description="The person's name.")]
 
 
 class NewUser(RequestBody, frozen=True):
@@ -56,33 +57,33 @@ async def add(
 
 @action_route(f"{_USER}/link", users.make_link)
 async def make_link(
-    request: Request[Any, Any, Any], runtime: RuntimeDependency, by: By, name: FromPath[str]
+    request: Request[Any, Any, Any], runtime: RuntimeDependency, by: By, name: _Name
 ) -> OneTimeLink:
     """A link with which they set a new password, once, within an hour."""
     return await users.make_link(runtime, by, name, address=_address(runtime, request))
 
 
 @action_route(f"{_USER}/disable", users.disable)
-async def disable(runtime: RuntimeDependency, by: By, name: FromPath[str]) -> UserRow:
+async def disable(runtime: RuntimeDependency, by: By, name: _Name) -> UserRow:
     """End their sessions at once and let them in no more."""
     return await users.disable(runtime, by, name)
 
 
 @action_route(f"{_USER}/enable", users.enable)
-async def enable(runtime: RuntimeDependency, by: By, name: FromPath[str]) -> UserRow:
+async def enable(runtime: RuntimeDependency, by: By, name: _Name) -> UserRow:
     """Let them in again."""
     return await users.enable(runtime, by, name)
 
 
 @action_route(f"{_USER}/sign-out", users.sign_out)
-async def sign_out(runtime: RuntimeDependency, by: By, name: FromPath[str]) -> UserRow:
+async def sign_out(runtime: RuntimeDependency, by: By, name: _Name) -> UserRow:
     """End every session of theirs, on every device; they may sign in again."""
     return await users.sign_out(runtime, by, name)
 
 
 @action_route(f"{_USER}/password", users.set_password)
 async def set_password(
-    runtime: RuntimeDependency, by: By, name: FromPath[str], data: JSONBody[SetPassword]
+    runtime: RuntimeDependency, by: By, name: _Name, data: JSONBody[SetPassword]
 ) -> UserRow:
     """Set their password and end their sessions."""
     return await users.set_password(runtime, by, name, password=data.password)

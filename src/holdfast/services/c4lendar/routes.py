@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from litestar.di import NamedDependency
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, PathParameter
 from msgspec import Meta
 
 from holdfast.routing import By, RequestBody, action_route, call_route, put_route, read_route
@@ -17,6 +17,8 @@ from holdfast.services.c4lendar.operations import AREA, ChatOperations, find_zon
 from holdfast.services.c4lendar.reports import ParseResponse, parse_response
 
 Operations: TypeAlias = NamedDependency[ChatOperations]
+GoogleAccount: TypeAlias = Annotated[str, PathParameter(description="The account's `sub` at Google.")]
+EventUid: TypeAlias = Annotated[str, PathParameter(description="The event's uid.")]
 _CHAT: Final = "/chats/{chat_id:str}"
 
 
@@ -74,13 +76,13 @@ async def set_time_zone(
 
 
 @action_route("/accounts/{google_sub:str}/disconnect", ChatOperations.disconnect, prefix="")
-async def disconnect(operations: Operations, by: By, google_sub: FromPath[str]) -> GoogleConnection:
+async def disconnect(operations: Operations, by: By, google_sub: GoogleAccount) -> GoogleConnection:
     """Disconnect an account from the chat that is the tenant."""
     return await operations.disconnect(by, google_sub)
 
 
 @action_route("/events/{uid:str}/retry", ChatOperations.retry_event, prefix="")
-async def retry(operations: Operations, by: By, uid: FromPath[str]) -> BotEvent:
+async def retry(operations: Operations, by: By, uid: EventUid) -> BotEvent:
     """Bring an event into the accounts that failed, now."""
     return await operations.retry_event(by, uid)
 

@@ -21,6 +21,7 @@ from holdfast.services.calendar_sync.operations import AREA, DAY_MS, CalendarSyn
 from holdfast.services.calendar_sync.reports import (
     ChannelFilter,
     ForcedResponse,
+    HealthResponse,
     PublicHealthResponse,
     RenewalResponse,
     StatusResponse,
@@ -71,7 +72,10 @@ async def read_body(request: AnyRequest, kind: type[T]) -> T:
         raise InvalidError(str(fault)) from None
 
 
-@read_route("/health", "public", area=AREA, prefix="", recognize=True)
+@read_route(
+    "/health", "public", area=AREA, prefix="", recognize=True,
+    answers={200: HealthResponse | PublicHealthResponse, 503: HealthResponse | PublicHealthResponse},
+)  # fmt: skip
 async def health(request: Request[Any, Any, Any], operations: Operations) -> Response[PublicHealthResponse]:
     """Status of the service; for viewers also mappings, channels by state, last renewal, last sync."""
     response = (await operations.engine.status()).response()
@@ -82,12 +86,22 @@ async def health(request: Request[Any, Any, Any], operations: Operations) -> Res
 
 
 @read_route(
-    "/admin/channel-status", "admin", area=AREA, prefix="", platform=True, operation_class=_AlsoAsText
+    "/admin/channel-status",
+    "admin",
+    area=AREA,
+    prefix="",
+    platform=True,
+    operation_class=_AlsoAsText,
+    answers={200: StatusResponse},
 )
 async def channel_status(
     operations: Operations,
-    form: Annotated[Literal["json", "table"], QueryParameter(name="format")] = "json",
-    only: Annotated[ChannelFilter, QueryParameter(name="filter")] = "all",
+    form: Annotated[
+        Literal["json", "table"], QueryParameter(name="format", description="JSON, or a table as plain text.")
+    ] = "json",
+    only: Annotated[
+        ChannelFilter, QueryParameter(name="filter", description="Channels in this state alone.")
+    ] = "all",
     limit: Annotated[int, QueryParameter(ge=1, le=ROWS_MAX)] = ROWS_MAX,
     cursor: Cursor = None,
 ) -> Response[StatusResponse | str]:
@@ -104,21 +118,25 @@ async def reload_mappings(operations: Operations, by: By) -> ReloadResult:
     return await operations.reload(by)
 
 
-@action_route("/admin/renew-expiring-channels", CalendarSync.renew, prefix="", time_limit_s=LONG_S)
+@action_route(
+    "/admin/renew-expiring-channels", CalendarSync.renew, prefix="", time_limit_s=LONG_S, body=RenewRequest
+)
 async def renew_expiring_channels(operations: Operations, by: By, request: AnyRequest) -> RenewalResponse:
     """Renew channels that end soon, and stop those whose mapping is gone."""
     body = await read_body(request, RenewRequest)
     return await operations.renew(by, threshold_ms=body.expiration_threshold, dry_run=body.dry_run)
 
 
-@action_route("/admin/force-register-channels", CalendarSync.force, prefix="", time_limit_s=LONG_S)
+@action_route(
+    "/admin/force-register-channels", CalendarSync.force, prefix="", time_limit_s=LONG_S, body=ForceRequest
+)
 async def force_register_channels(operations: Operations, by: By, request: AnyRequest) -> ForcedResponse:
     """Replace every channel by a new one, from the mappings; safe to repeat."""
     body = await read_body(request, ForceRequest)
     return await operations.force(by, reason=body.reason)
 
 
-@action_route("/admin/stop-channel", CalendarSync.stop_channel, prefix="")
+@action_route("/admin/stop-channel", CalendarSync.stop_channel, prefix="", body=StopRequest)
 async def stop_channel(operations: Operations, by: By, request: AnyRequest) -> StoppedResponse:
     """Stop one channel; a calendar that is still mapped gets another first."""
     body = await read_body(request, StopRequest)

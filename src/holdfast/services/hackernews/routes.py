@@ -87,11 +87,11 @@ async def stories(
     visitor: Visitor,
     timespan: Timespan = "All",
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = PAGE_MAX,
-    skip: Annotated[int, QueryParameter(ge=0, le=1_000_000)] = 0,
+    skip: Annotated[int, QueryParameter(ge=0, le=1_000_000, description="So many stories are left out.")] = 0,
     q: Annotated[str, QueryParameter(max_length=200, description="Words of the title.")] = "",
-    domain: Annotated[str, QueryParameter(max_length=253)] = "",
-    author: Annotated[str, QueryParameter(name="by", max_length=100)] = "",
-    min_score: Annotated[int, QueryParameter(ge=0, le=1_000_000)] = 0,
+    domain: Annotated[str, QueryParameter(max_length=253, description="The host of the link.")] = "",
+    author: Annotated[str, QueryParameter(name="by", max_length=100, description="The author.")] = "",
+    min_score: Annotated[int, QueryParameter(ge=0, le=1_000_000, description="The least score.")] = 0,
 ) -> Response[StoriesResponse]:
     """The highest-scored stories of a timespan, without those that the reader hid."""
     selection = StoriesQuery(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, PathParameter
 
 from holdfast.routing import By, Cursor, Limit, TenantId
 from holdfast.services.gwi.models.tenants import Invite, Member
@@ -20,6 +20,8 @@ from holdfast.services.gwi.routes.dependencies import (
     put_route,
     read_route,
 )
+
+InviteToken = Annotated[str, PathParameter(description="The token that the invitation's answer had.")]
 
 
 class MembersResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ async def cancel_invite(operations: Operations, by: By, invite_id: FromPath[str]
 
 
 @action_route("/invites/{token:str}/accept", MemberOperations.accept, idempotent=REPEATABLE)
-async def accept(operations: Operations, by: By, token: FromPath[str]) -> Member:
+async def accept(operations: Operations, by: By, token: InviteToken) -> Member:
     """Become a member; the caller's verified address must be the invited one."""
     return await operations.members.accept(by, token)
 

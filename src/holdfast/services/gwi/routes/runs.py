@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.kit.runs.models import RunStatus
@@ -91,8 +91,10 @@ async def runs(
     tenant_id: TenantId,
     status: FromQuery[RunStatus | None] = None,
     type: FromQuery[RunType | None] = None,
-    repo: FromQuery[str | None] = None,
-    approval: FromQuery[ApprovalStatus | None] = None,
+    repo: Annotated[str | None, QueryParameter(description="About this repository, by its id.")] = None,
+    approval: Annotated[
+        ApprovalStatus | None, QueryParameter(description="By the state of their approval.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> RunsResponse:

@@ -145,8 +145,10 @@ async def queue(
     type: FromQuery[WorkType | None] = None,
     repo: Annotated[str | None, QueryParameter(description="Of this repository, owner/name.")] = None,
     assignee: Annotated[str | None, QueryParameter(description="Assigned to this person.")] = None,
-    min_score: Annotated[int | None, QueryParameter(name="minScore", ge=0, le=100)] = None,
-    snoozed: FromQuery[bool] = False,
+    min_score: Annotated[
+        int | None, QueryParameter(name="minScore", ge=0, le=100, description="With at least this score.")
+    ] = None,
+    snoozed: Annotated[bool, QueryParameter(description="Those that are snoozed, too.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> QueueResponse:

@@ -15,7 +15,7 @@ from holdfast.services.renewals.routes.dependencies import Operations, read_rout
 from holdfast.services.renewals.routes.risk import AsOf, RunId
 
 
-@read_route("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)
+@read_route("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0, media_type="text/csv")
 async def risk_csv(
     operations: Operations,
     tenant_id: TenantId,

@@ -136,7 +136,7 @@ def score_response(score: RiskScore) -> ScoreResponse:
 
 @action_route(
     "/properties/{property_id:str}/renewal-risk/calculate", Renewals.calculate, status=202,
-    time_limit_s=WAIT_S_MAX + 10,
+    time_limit_s=WAIT_S_MAX + 10, answers={200: RunSummary, 202: JobResponse},
 )  # fmt: skip
 async def calculate(
     operations: Operations,

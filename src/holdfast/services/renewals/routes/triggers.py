@@ -99,6 +99,7 @@ async def trigger(
     Renewals.trigger_tiers,
     time_limit_s=120.0,
     idempotent=REPEATABLE,
+    answers={200: TriggerReport, 202: TriggerJobResponse},
 )
 async def trigger_many(
     operations: Operations, by: By, property_id: FromPath[str], data: JSONBody[TriggerRequest]
