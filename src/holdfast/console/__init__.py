@@ -5,6 +5,7 @@ holdfast.console.routes(runtime) ──► create_app(runtime, more=...)
 shell     the frame, navigation and errors            pages/      the shell's own pages, one file a page
 places    where pages are, also those of services     templates/  what they look like
 sign_in   people coming in and leaving                assets/     styles and scripts, no build step
+api_pages the API explorer at /docs
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ExceptionHandlersMap
 
+from holdfast.console.api_pages import ApiPages
 from holdfast.console.consent_pages import ConsentPages
 from holdfast.console.page_registry import HOME, MountedPage
 from holdfast.console.shell import AnyRequest, Shell
@@ -34,7 +36,10 @@ def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:
     shell = Shell(runtime)
     taken = runtime.parts[runtime.services[0].name].paths if at_root else set()
     sign_in = SignIn(shell)
-    pages = [shell.assets.route(), *sign_in.pages(), *ConsentPages(shell).pages(), _root(), _nowhere()]
+    pages = [
+        shell.assets.route(), *sign_in.pages(), *ConsentPages(shell).pages(), *ApiPages(shell).pages(),
+        _root(), _nowhere(),
+    ]  # fmt: skip
     pages += [_page(shell, place) for place in shell.places]
     free = [one for one in pages if one.paths.isdisjoint(taken)]
     acts = [one for one in sign_in.acts() if one.paths.isdisjoint(taken)]

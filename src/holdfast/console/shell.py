@@ -38,6 +38,7 @@ from holdfast.web import status_of
 log = structlog.get_logger("holdfast.console")
 
 HERE: Final = Path(__file__).parent
+API: Final = "/docs"
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -198,6 +199,9 @@ class Shell:
                 continue
             link = NavLink(place.page.title, frame.link(place.path), frame.path == place.path)
             groups.setdefault(place.group, []).append(link)
+        if meets(frame.caller, "viewer", frame.tenant_id):
+            api = NavLink("API", frame.link(API), frame.path.startswith(API))
+            groups.setdefault("Record", []).append(api)
         return groups
 
     # -- errors -------------------------------------------------------------------------------------

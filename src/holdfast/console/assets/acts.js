@@ -58,7 +58,7 @@ function part(name) {
 }
 
 // Dialogs wait for each other: a second one would replace a secret that is shown once.
-function ask(question) {
+export function ask(question) {
   answered = answered.then(() => open(question));
   return answered;
 }
