@@ -19,7 +19,7 @@ from holdfast.errors import (
     StoreUnavailableError,
 )
 from holdfast.model import Claim, Document, document
-from holdfast.store import Catalog, Committed, Increment, Query, Store, create, patch, postgres, put
+from holdfast.store import Catalog, Committed, Increment, Query, Store, check, create, patch, postgres, put
 from holdfast.store.postgres.link_probe import PROBE_S
 from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
@@ -254,16 +254,27 @@ async def test_a_refused_create_stays_refused_when_its_link_breaks(postgres_url:
 
 
 @pytest.mark.parametrize("loss", ["request", "answer"])
-@pytest.mark.parametrize("moment", [b"COMMIT\x00", b"BEGIN\x00", b"the-one"])
+@pytest.mark.parametrize(
+    ("moment", "locked"),
+    [
+        (b"COMMIT\x00", True),
+        (b"BEGIN\x00", True),
+        (b"the-one", True),
+        (b"the-one", False),
+        (b"beside", False),
+    ],
+)
 async def test_a_change_whose_link_breaks_is_made_exactly_once(
-    postgres_url: str, loss: Loss, moment: bytes
+    postgres_url: str, loss: Loss, moment: bytes, locked: bool
 ) -> None:
     async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
-        await store.commit(create(Counter(id="the-one")))
+        await store.commit(create(Counter(id="the-one")), create(Counter(id="seen")))
         change = patch(Counter, "the-one", changes={"count": Increment(1)})
         await store.commit(change)
         proxy.sever(loss, when=lambda data: moment in data)
-        await store.commit(change, put(Receipt(id="beside")))
+        # What a commit only checks is locked, in a transaction of several statements.
+        checks = [check(Counter, "seen")] if locked else []
+        await store.commit(change, put(Receipt(id="beside")), *checks)
         assert proxy.severed == 1
         kept = await store.get(Counter, "the-one")
         assert kept is not None

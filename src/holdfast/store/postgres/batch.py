@@ -6,7 +6,7 @@ applied by one statement for each table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -191,7 +191,8 @@ class Batch:
         else:
             assert isinstance(now, StagedDocument)
             change = _group(groups, _verb(state), mapping, counted=state.counted)
-            change.rows.append(mapping.row(now.prepared, now.version))
+            version_read = () if state.before is None else (state.before.version,)
+            change.rows.append((*mapping.row(now.prepared, now.version), *version_read))
             if state.owner >= 0:
                 change.owners[key] = state.owner
         for items in mapping.lists:
@@ -219,7 +220,7 @@ def _group(groups: Groups, verb: Verb, mapping: Any, *, counted: Column | None =
     change = groups.get(name)
     if change is None:
         change = (
-            TableChange(verb, mapping.table, mapping.names, mapping.arrays)
+            TableChange(verb, mapping.table, mapping.names, mapping.arrays, guarded=verb == "update")
             if counted is None
             else count_change(mapping, counted)
         )
@@ -248,6 +249,16 @@ class _Taken:
 
 
 _TAKEN = _Taken()
+
+
+def needs_locks(commits: Sequence[Commit], independent: Container[int]) -> bool:
+    """Whether a commit depends on documents that it may leave as they are: no write would notice a change."""
+    return any(
+        write.kind in ("check", "delete")
+        for number, commit in enumerate(commits)
+        if number not in independent
+        for write in commit.writes
+    )
 
 
 def keys_to_read(

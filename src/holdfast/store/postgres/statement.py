@@ -63,7 +63,7 @@ class PostgresListTable(ListIndexTable):
 class TableChange:
     """Rows of one table that take the same verb."""
 
-    __slots__ = ("arrays", "names", "owners", "rows", "table", "verb", "where")
+    __slots__ = ("arrays", "guarded", "names", "owners", "rows", "table", "verb", "where")
 
     def __init__(
         self,
@@ -73,21 +73,26 @@ class TableChange:
         arrays: Sequence[str],
         *,
         where: Sequence[str] = (),
+        guarded: bool = False,
     ) -> None:
         width = 1 if verb == "delete" else 2 if verb == "drop" else len(names)
         self.verb, self.table, self.where = verb, table, tuple(where)
         self.names, self.arrays = tuple(names[:width]), tuple(arrays[:width])
+        # The rows' last value is the version that was read: all have it still, or nothing is written.
+        self.guarded = guarded
+        if guarded:
+            self.arrays = (*self.arrays, "bigint[]")
         self.rows: list[tuple[Any, ...]] = []
         self.owners: dict[str, int] = {}  # the commit that succeeds or fails with this key's row
 
 
-_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...]]
+_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], bool]
 _shapes: dict[tuple[_Shape, ...], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
-    shape = tuple([(c.table, c.verb, c.names, c.where) for c in changes])
+    shape = tuple([(c.table, c.verb, c.names, c.where, c.guarded) for c in changes])
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
@@ -106,7 +111,7 @@ def _write(changes: Sequence[TableChange]) -> str:
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, marks)})")
         if change.verb in ("try", "patch"):
             lost.append(_lost(n, marks[0]))
-        elif change.verb == "count":
+        elif change.verb == "count" or change.guarded:
             all_made.append(f"(SELECT count(*) FROM x{n}) = cardinality({marks[0]})")
         position += len(marks)
     keys = " || ".join(lost) or "NULL::text[]"
@@ -149,8 +154,12 @@ def _update(change: TableChange, marks: list[str]) -> str:
     )
     if BODY in change.names:
         sets += f", {quote(PATCH)} = NULL"
+    where = f"t.{quote(KEY)} = u.c0"
+    if change.guarded:
+        aliases.append("version_read")
+        where += f" AND t.{quote(VERSION)} = u.version_read RETURNING 1"
     source = f"unnest({', '.join(marks)}) AS u({', '.join(aliases)})"
-    return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE t.{quote(KEY)} = u.c0"
+    return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE {where}"
 
 
 def _patch(change: TableChange, marks: list[str]) -> str:

@@ -1,8 +1,9 @@
 """Group commit: a writer takes all commits waiting at a moment into one transaction.
 
 Each commit is decided by itself, so one can fail while the others succeed; the server syncs once for all.
-A batch that needs no read is one statement; one that reads locks what it reads, in one order everywhere,
-until it is applied.
+A batch that needs no read is one statement. One that reads is applied by one statement, too, which does
+nothing where a document has another version by then; after such a conflict, and where a commit depends on
+documents that it does not write, what is read is locked, in one order everywhere, until it is applied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.postgres.batch import Batch, UnreadInsertError, keys_to_read
+from holdfast.store.postgres.batch import Batch, UnreadInsertError, keys_to_read, needs_locks
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
 from holdfast.store.postgres.link_probe import probed
 from holdfast.store.postgres.pool import (
@@ -34,6 +35,7 @@ WRITES_PER_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_PER_BLOCK = 8_192
 MARKS_MAX = 256
+LOCKED_BATCHES = 50  # after a conflict: others write the same documents
 
 Notify = Callable[[set[Schema[Any]]], None]
 
@@ -109,6 +111,7 @@ class PostgresWriter:
         self._connection: PgConnection | None = None
         self._version = self._version_end = 0
         self._applied: list[int] = []
+        self._locked_batches = 0
         self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
 
     async def run(self) -> None:
@@ -143,7 +146,7 @@ class PostgresWriter:
                     await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._outcomes(work, commits)
             except (asyncpg.UniqueViolationError, asyncpg.DivisionByZeroError, UnreadInsertError):
-                careful, counts = True, {}
+                careful, counts, self._locked_batches = True, {}, LOCKED_BATCHES
             except Exception as fault:
                 if is_disconnected(fault):
                     self._disconnect()
@@ -177,13 +180,20 @@ class PostgresWriter:
             commits, self._mappings, independent=work.independent, counts=work.counts, careful=careful
         )
 
+        locked = bool(wanted) and (
+            careful or self._locked_batches > 0 or needs_locks(commits, work.independent)
+        )
+
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():
-                work.add_rows(schema, await connection.fetch(self._mappings[schema].lock_sql, keys))
+                mapping = self._mappings[schema]
+                sql = mapping.lock_sql if locked else mapping.get_many_sql
+                work.add_rows(schema, await connection.fetch(sql, keys))
             work.decide(commits, careful=careful)
             await self._apply(connection, commits, work=work, batch=batch)
 
-        await (self._pool.transact(connection, act) if wanted else self._pool.pinned(connection, act))
+        await (self._pool.transact(connection, act) if locked else self._pool.pinned(connection, act))
+        self._locked_batches -= self._locked_batches > 0
         self._notify(work.touched)
 
     async def _apply(

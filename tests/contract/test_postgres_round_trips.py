@@ -1,0 +1,126 @@
+"""How many statements a commit costs on PostgreSQL: each is a round trip that a caller waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.errors import VersionConflictError
+from holdfast.kit.metering import METER_MODELS, Fact, Meter, Recorded, record_facts
+from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
+from holdfast.store import Increment, Store, check, create, patch
+from holdfast.store.contract.models import ALL, Chore
+from holdfast.store.postgres.pool import ConnectionPool, PgConnection
+from holdfast.store.postgres.writer import PostgresWriter
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+CLASSES = [*ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first words of all statements sent from now on."""
+    sent: list[str] = []
+    open_connection = ConnectionPool.open
+
+    async def logged(self: ConnectionPool, *, direct: bool = False) -> PgConnection:
+        connection = await open_connection(self, direct=direct)
+        connection.add_query_logger(lambda record: sent.append(record.query.split()[0]))
+        return connection
+
+    monkeypatch.setattr(ConnectionPool, "open", logged)
+    return sent
+
+
+@pytest.fixture
+async def store(statements: list[str], postgres_url: str) -> AsyncIterator[Store]:
+    opened = await open_store(f"{postgres_url}?writers=1", CLASSES)
+    await opened.migrate()
+    await opened.commit(create(Chore(id="warm")), create(Chore(id="other")))
+    yield opened
+    await opened.close()
+
+
+async def test_a_create_is_one_statement_and_a_patch_two(store: Store, statements: list[str]) -> None:
+    statements.clear()
+    await store.commit(create(Chore(id="new")))
+    assert statements == ["WITH"]
+    statements.clear()
+    await store.commit(patch(Chore, "warm", changes={"done": Increment(1)}))
+    assert statements == ["SELECT", "WITH"]
+
+
+async def test_a_commit_that_depends_on_what_it_does_not_write_locks_it(
+    store: Store, statements: list[str]
+) -> None:
+    statements.clear()
+    await store.commit(patch(Chore, "warm", changes={"done": Increment(1)}), check(Chore, "other"))
+    assert statements == ["BEGIN", "SELECT", "WITH", "COMMIT"]
+
+
+async def test_a_batch_of_facts_is_a_read_and_a_write(store: Store, statements: list[str]) -> None:
+    def facts(start: int) -> list[Fact]:
+        return [
+            Fact(tenant_id=f"t{n % 7}", name=f"f{n}", metrics={"calls": 1}, at=NOON)
+            for n in range(start, start + 100)
+        ]
+
+    await record_facts(store.privileged(), facts(0))
+    statements.clear()
+    assert await record_facts(store.privileged(), facts(50)) == Recorded(50, 50)
+    assert statements == ["SELECT", "WITH"]
+    assert sum([await Meter(store, tenant_id=f"t{n}").day("calls", "2026-11-15") for n in range(7)]) == 150
+
+
+async def test_a_hundred_events_are_one_statement(store: Store, statements: list[str]) -> None:
+    endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=NOON)
+    await store.tenant("-").commit(create(endpoint))
+    statements.clear()
+    await Outbox(store).send_many([Event(type="thing.made", body=b"{}") for _ in range(100)], [endpoint])
+    assert statements == ["WITH"]
+
+
+async def test_a_document_written_between_the_read_and_the_write_is_decided_again(
+    store: Store, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = await open_store(postgres_url, CLASSES)
+    apply, interruptions = PostgresWriter._apply, ["warm", "other"]
+
+    async def interrupted(self: PostgresWriter, *args: Any, **options: Any) -> None:
+        if interruptions:
+            await rival_writes(interruptions.pop())
+        await apply(self, *args, **options)
+
+    async def rival_writes(id: str) -> None:
+        waiting, interruptions[:] = interruptions[:], []
+        await rival.commit(patch(Chore, id, changes={"done": Increment(10)}))
+        interruptions[:] = waiting
+
+    found = await store.get(Chore, "other")
+    assert found is not None
+    monkeypatch.setattr(PostgresWriter, "_apply", interrupted)
+    with pytest.raises(VersionConflictError):
+        await store.commit(patch(Chore, "other", changes={"done": 1}, expect=found.unchanged))
+    await store.commit(patch(Chore, "warm", changes={"done": Increment(1, at_most=11)}))
+    assert [one and one.doc.done for one in await store.get_many(Chore, ["other", "warm"])] == [10, 11]
+    await rival.close()
+
+
+async def test_two_processes_that_count_in_one_document_lose_nothing(store: Store, postgres_url: str) -> None:
+    other = await open_store(postgres_url, CLASSES)
+    change = patch(Chore, "warm", changes={"done": Increment(1, at_most=1_000)})
+
+    async def count(one: Store) -> None:
+        for _ in range(30):
+            await one.commit(change)
+
+    await asyncio.gather(*(count(one) for one in (store, other, store, other)))
+    found = await store.get(Chore, "warm")
+    assert found is not None
+    assert found.doc.done == 120
+    await other.close()
