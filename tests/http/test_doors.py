@@ -49,6 +49,7 @@ DECLARED: Final = {
     "POST /api/v1/connections/{connection_id:str}/revoke": "admin",
     "GET /api/v1/deliveries": "viewer",
     "GET /api/v1/deliveries/{outbox:str}/{delivery_id:str}": "viewer",
+    "GET /api/v1/deliveries/{outbox:str}/{delivery_id:str}/attempts/{number:int}": "viewer",
     "POST /api/v1/deliveries/{outbox:str}/{delivery_id:str}/cancel": "admin",
     "POST /api/v1/deliveries/{outbox:str}/{delivery_id:str}/replay": "admin",
     "GET /api/v1/dead-letters": "viewer",

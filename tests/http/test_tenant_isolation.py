@@ -69,7 +69,7 @@ class Isolation:
     def ids_of(self, path: str, tenant_id: str) -> list[dict[str, str]]:
         """Ids of a tenant for the parameters of a path: of every class whose document it could mean."""
         names = re.findall(r"\{(\w+):\w+\}", path)
-        plain = {"outbox": "holdfast", "collection": "holdfast_runs", "club_id": tenant_id}
+        plain = {"outbox": "holdfast", "collection": "holdfast_runs", "club_id": tenant_id, "number": "1"}
         if not set(names) - plain.keys():
             return [{name: plain[name] for name in names}]
         return [
