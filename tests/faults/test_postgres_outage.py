@@ -319,6 +319,40 @@ async def test_a_link_that_goes_silent_holds_commits_up_for_seconds_and_not_for_
             await store.commit(create(Receipt(id="the-one")))
 
 
+async def test_a_link_that_goes_silent_holds_a_reader_up_for_seconds_and_not_for_the_time_limit(
+    postgres_url: str,
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?timeout_s=600") as store:
+        await store.commit(create(Receipt(id="the-one")))
+        await store.get(Receipt, "warm")
+        proxy.sever("silence", when=lambda data: b"the-one" in data)
+        async with asyncio.timeout(60):
+            assert await store.get(Receipt, "the-one") is not None
+        assert proxy.severed == 1
+
+
+async def test_a_server_that_became_read_only_is_called_so_until_it_can_be_written(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await store.commit(create(Receipt(id="before")))
+        setting = f'ALTER DATABASE "{postgres_url.rpartition("/")[2]}" SET default_transaction_read_only'
+        await _execute(postgres_url, f"{setting} = on")
+        await kill_backends(postgres_url)
+        with pytest.raises(StoreUnavailableError, match="PostgreSQL is read-only"):
+            await store.commit(create(Receipt(id="refused")))
+        assert await store.get(Receipt, "before") is not None
+        await _execute(postgres_url, f"BEGIN READ WRITE; {setting} = off; COMMIT")
+        await store.commit(create(Receipt(id="after")))
+        assert await store.get(Receipt, "refused") is None
+
+
+async def _execute(url: str, text: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(text)
+    finally:
+        await connection.close()
+
+
 async def test_a_statement_that_waits_for_a_lock_is_not_taken_for_a_dead_link(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         await store.commit(create(Counter(id="shared")))

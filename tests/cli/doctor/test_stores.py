@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
+from holdfast.app import open_store
 from holdfast.kit.audit import Audit, AuditEntry, AuditHead, CheckpointRecorder
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.outbox.models import EndpointSecret
@@ -17,7 +18,7 @@ from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import new_key
 from holdfast.kit.vault.keys import legacy_cipher
 from holdfast.operations import audit
-from holdfast.runtime import Runtime
+from holdfast.runtime import Runtime, documents_of, find_services
 from holdfast.store import create, delete, put
 from tests.cli.doctor.examined import examine, fault, faults, keep, nothing
 
@@ -90,6 +91,22 @@ async def _want_password(url: str) -> None:
             await link.execute("select pg_reload_conf()")
     finally:
         await link.close()
+
+
+def test_a_server_that_is_read_only(home: Path, postgres_url: str) -> None:
+    async def make_read_only() -> None:
+        store = await open_store(postgres_url, documents_of(find_services()))
+        await store.migrate()
+        await store.close()
+        link = await asyncpg.connect(postgres_url)
+        name = await link.fetchval("select current_database()")
+        await link.execute(f'alter database "{name}" set default_transaction_read_only = on')
+        await link.close()
+
+    asyncio.run(make_read_only())
+    told = fault(home, "store", HOLDFAST_STORE=postgres_url)
+    assert "PostgreSQL is read-only" in told
+    assert "primary server" in told
 
 
 def test_a_database_that_is_not_there(home: Path, postgres_url: str) -> None:

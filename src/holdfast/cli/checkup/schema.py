@@ -15,6 +15,8 @@ from holdfast.cli.checkup.operations import kept
 from holdfast.cli.schema import DEPLOY_COMMANDS
 from holdfast.config import Config, redact
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import Vault, new_key
 from holdfast.runtime import (
     KEYS_FILE,
@@ -26,7 +28,7 @@ from holdfast.runtime import (
     settings_of,
 )
 from holdfast.service import CheckResult, Service
-from holdfast.store import Store
+from holdfast.store import ABSENT, Store, check
 
 REACH_S: Final = 10.0
 LOCKED_S: Final = 3.0
@@ -36,6 +38,7 @@ _REMEDIES: Final = {
     'database "': "make that database (createdb), or name another in HOLDFAST_STORE",
     "password": "correct the user and password in HOLDFAST_STORE",
     "pip install": "install what the message names",
+    "read-only": "name the primary server in HOLDFAST_STORE, or let this one be written",
 }
 
 
@@ -137,7 +140,10 @@ async def _reach(config: Config, services: Sequence[Service]) -> tuple[Store, li
         url += f"{'&' if '?' in url else '?'}busy_s={LOCKED_S:g}"
     store = await open_store(url, documents_of(services), env=config.prefix)
     try:
-        return store, await store.diff()
+        if not (changes := await store.diff()):
+            # Changes nothing, and fails where nothing can be written.
+            await store.tenant(NO_TENANT).commit(check(SchemaState, "doctor", expect=ABSENT))
+        return store, changes
     except BaseException:
         await store.close()
         raise

@@ -53,12 +53,21 @@ def is_retryable(fault: BaseException) -> bool:
     return isinstance(fault, _RETRYABLE)
 
 
+def is_read_only(fault: BaseException) -> bool:
+    """Whether the session may not write: a standby, or `default_transaction_read_only`."""
+    return isinstance(fault, asyncpg.ReadOnlySQLTransactionError)
+
+
 def explain(fault: BaseException) -> HoldfastError:
     """Return the server's error as ours."""
     if isinstance(fault, HoldfastError):
         return fault
     if isinstance(fault, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
         return ConfigError(f"{fault}: {NOT_MIGRATED}")
+    if is_read_only(fault):
+        return StoreUnavailableError(
+            f"PostgreSQL is read-only ({fault}): it is a standby, or default_transaction_read_only is set"
+        )
     if isinstance(fault, asyncpg.InsufficientPrivilegeError):
         return ConfigError(f"the database denies permission: {fault}")
     if isinstance(fault, asyncpg.ProgramLimitExceededError):

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.store.postgres.pool import ConnectionPool, PgConnection, close_connection
+if TYPE_CHECKING:
+    from holdfast.store.postgres.pool import PgConnection
 
 PROBE_S: Final = 2.0
+Opener: TypeAlias = "Callable[[], Awaitable[PgConnection]]"
 
 
 @contextlib.contextmanager
-def probed(pool: ConnectionPool, connection: PgConnection) -> Iterator[None]:
+def probed(connection: PgConnection, opener: Opener) -> Iterator[None]:
     """Terminate the connection, so that the block fails, once its link turns out to be dead."""
-    if pool.address.pooled:
-        yield  # behind a pooler, a session of the server has no link of its own
-        return
     loop, probes = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-    timer = loop.call_later(PROBE_S, lambda: probes.append(loop.create_task(_watch(pool, connection))))
+    timer = loop.call_later(PROBE_S, lambda: probes.append(loop.create_task(_watch(connection, opener))))
     try:
         yield
     finally:
@@ -33,22 +32,22 @@ def probed(pool: ConnectionPool, connection: PgConnection) -> Iterator[None]:
             probe.cancel()
 
 
-async def _watch(pool: ConnectionPool, connection: PgConnection) -> None:
+async def _watch(connection: PgConnection, opener: Opener) -> None:
     while not connection.is_closed():
-        if not await _is_busy(pool, connection.get_server_pid()):
+        if not await _is_busy(connection.get_server_pid(), opener):
             connection.terminate()
         await asyncio.sleep(PROBE_S)
 
 
-async def _is_busy(pool: ConnectionPool, session: int) -> bool:
+async def _is_busy(session: int, opener: Opener) -> bool:
     """Whether the server is at work for a session; False where it can't be asked either."""
     try:
         async with asyncio.timeout(PROBE_S):
-            probe = await pool.open()
+            probe = await opener()
             try:
                 text = "SELECT true FROM pg_stat_activity WHERE pid = $1 AND state NOT LIKE 'idle%'"
                 return bool(await probe.fetchval(text, session))
             finally:
-                await close_connection(probe)
+                await probe.close()
     except Exception:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -13,6 +14,7 @@ from holdfast.backoff import BackOff
 from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.store.postgres.address import PostgresAddress
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
+from holdfast.store.postgres.link_probe import probed
 
 T = TypeVar("T")
 PgConnection: TypeAlias = "asyncpg.Connection[Any]"
@@ -85,6 +87,11 @@ class ConnectionPool:
             raise
         return connection
 
+    def probed(self, connection: PgConnection) -> AbstractContextManager[None]:
+        """End the connection within seconds once its link turns out to be dead."""
+        # Behind a pooler, a session of the server has no link of its own.
+        return nullcontext() if self.address.pooled else probed(connection, self.open)
+
     async def pinned(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work that must stay on one server connection: behind a pooler, inside a transaction."""
         return await (self.transact(connection, work) if self.address.pooled else work(connection))
@@ -121,7 +128,8 @@ class ConnectionPool:
     async def _lend(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         connection = self._idle.pop() if self._idle else await self.open()
         try:
-            result = await self.pinned(connection, work)
+            with self.probed(connection):
+                result = await self.pinned(connection, work)
         except BaseException as fault:
             # A connection with a response under way can't be used again.
             if (
@@ -132,12 +140,18 @@ class ConnectionPool:
                 self._idle.append(connection)
             else:
                 connection.terminate()
+                self._end_idle(fault)
             raise
         if self._closed:
             connection.terminate()
         else:
             self._idle.append(connection)
         return result
+
+    def _end_idle(self, fault: BaseException) -> None:
+        """Whatever broke one link has probably broken those that nobody used meanwhile."""
+        while self._idle and is_disconnected(fault):
+            self._idle.pop().terminate()
 
     async def close(self) -> None:
         self._closed = True

@@ -19,8 +19,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailable
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, keys_to_read, needs_locks
-from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
-from holdfast.store.postgres.link_probe import probed
+from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
 from holdfast.store.postgres.pool import (
     ConnectionPool,
     PgConnection,
@@ -142,7 +141,7 @@ class PostgresWriter:
             try:
                 connection = await self._connect()
                 batch = self._next_version()
-                with probed(self._pool, connection):
+                with self._pool.probed(connection):
                     await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._outcomes(work, commits)
             except (asyncpg.UniqueViolationError, asyncpg.DivisionByZeroError, UnreadInsertError):
@@ -152,6 +151,10 @@ class PostgresWriter:
                     self._disconnect()
                     if batch and await self._was_applied(batch, commits, work=work):
                         return await self._outcomes(work, commits)
+                elif is_read_only(fault):
+                    # After a fail-over, a new connection leads to the server that can write.
+                    self._disconnect()
+                    return [explain(fault) for _ in commits]
                 elif not is_retryable(fault):
                     return await self._commit_singly(commits, fault)
                 if deadline.passed:
