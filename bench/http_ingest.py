@@ -19,11 +19,11 @@ from holdfast import ids
 CONNECTIONS = 64
 PACE_PER_S = 500
 P99_MS_MAX = 50.0
-_BODY = b'{"action":"opened","number":7,"text":"' + b"x" * 960 + b'"}'
-_HEAD = (
+MESSAGE = b'{"action":"opened","number":7,"text":"' + b"x" * 960 + b'"}'
+HEAD = (
     f"POST {PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nx-github-event: push\r\n"
-    f"x-hub-signature-256: sha256={hmac.new(SECRET.encode(), _BODY, hashlib.sha256).hexdigest()}\r\n"
-    f"content-length: {len(_BODY)}\r\nx-github-delivery: "
+    f"x-hub-signature-256: sha256={hmac.new(SECRET.encode(), MESSAGE, hashlib.sha256).hexdigest()}\r\n"
+    f"content-length: {len(MESSAGE)}\r\nx-github-delivery: "
 ).encode()
 
 
@@ -31,7 +31,7 @@ class _Sender(Client):
     _answer = b""
 
     def request(self) -> bytes:
-        return _HEAD + ids.ulid().encode() + b"\r\n\r\n" + _BODY
+        return HEAD + ids.ulid().encode() + b"\r\n\r\n" + MESSAGE
 
     def data_received(self, data: bytes) -> None:
         self._answer += data

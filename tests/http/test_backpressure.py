@@ -10,8 +10,11 @@ import pytest
 from holdfast.app import open_store
 from holdfast.config import RequestLimits
 from holdfast.errors import RetryLaterError
-from holdfast.http.backpressure import Backpressure
+from holdfast.http import backpressure
+from holdfast.http.backpressure import REFUSAL_WAIT_S_MAX, REFUSALS_PER_S, Backpressure
 from holdfast.kit.inbox import InboxItem
+from holdfast.store import create
+from holdfast.testing import ManualClock
 from tests.http.bed import SECRET, serving
 from tests.kit.eventually import until_found
 
@@ -50,12 +53,12 @@ async def test_of_too_many_at_once_some_wait_and_the_rest_are_sent_away(sqlite_u
     store = await open_store(sqlite_url, [InboxItem])
     await store.migrate()
     limits = RequestLimits(webhook_concurrency=2, webhook_waiting_max=3)
-    backpressure, go_on = Backpressure(store, limits), asyncio.Event()
+    gate, go_on = Backpressure(store, limits), asyncio.Event()
     at_once = most = 0
 
     async def message() -> None:
         nonlocal at_once, most
-        async with backpressure:
+        async with gate:
             at_once += 1
             most = max(most, at_once)
             await go_on.wait()
@@ -70,4 +73,76 @@ async def test_of_too_many_at_once_some_wait_and_the_rest_are_sent_away(sqlite_u
     await asyncio.gather(*taken)
     assert most == 2
     await message()
+    await store.close()
+
+
+async def test_while_messages_wait_to_be_handled_few_are_stored_at_once(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backpressure, "BEHIND", 3)
+    store = await open_store(sqlite_url, [InboxItem])
+    await store.migrate()
+    now = store.clock.now()
+    await store.privileged().commit(*(
+        create(InboxItem(tenant_id="-", source="s", message_id=str(n), received_at=now, due_at=now, body=b""))
+        for n in range(3)
+    ))  # fmt: skip
+    limits, go_on, at_work = RequestLimits(webhook_concurrency=20), asyncio.Event(), 0
+    gate = Backpressure(store, limits)
+
+    async def message() -> None:
+        nonlocal at_work
+        async with gate:
+            at_work += 1
+            await go_on.wait()
+            at_work -= 1
+
+    go_on.set()
+    await message()
+
+    async def counted() -> bool:
+        return gate._backlog == 3
+
+    await until_found(counted)
+    go_on.clear()
+    sent = [asyncio.create_task(message()) for _ in range(20)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert at_work == backpressure.CONCURRENCY_BEHIND
+    go_on.set()
+    await asyncio.gather(*sent)
+    await store.close()
+
+
+async def test_a_message_waits_for_a_place_for_a_bounded_time(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backpressure, "WAIT_S_MAX", 0.01)
+    store = await open_store(sqlite_url, [InboxItem])
+    await store.migrate()
+    gate = Backpressure(store, RequestLimits(webhook_concurrency=1))
+    async with gate:
+        with pytest.raises(RetryLaterError):
+            async with gate:
+                pass
+    async with gate:
+        pass
+    await store.close()
+
+
+async def test_refusals_are_answered_at_a_bounded_rate(sqlite_url: str, clock: ManualClock) -> None:
+    store = await open_store(sqlite_url, [InboxItem], clock=clock)
+    gate, waits = Backpressure(store, RequestLimits()), list[float]()
+
+    async def wait(seconds: float) -> None:
+        waits.append(round(seconds * REFUSALS_PER_S, 3))
+
+    for _ in range(4):
+        await gate.pace_refusal(wait)
+    await clock.advance(1)
+    await gate.pace_refusal(wait)
+    assert waits == [1, 2, 3], "the first at once, the next in turn, and at once again after a while"
+    for _ in range(10_000):
+        await gate.pace_refusal(wait)
+    assert max(waits) == REFUSAL_WAIT_S_MAX * REFUSALS_PER_S
     await store.close()

@@ -1,12 +1,15 @@
 """Backpressure on webhooks: a bounded number at work, a bounded number waiting, a bounded backlog.
 
-Whatever is past a bound is answered 503 with `Retry-After` before it costs anything, so that handling keeps
-its share of the process, and everybody else is answered.
+Whatever is past a bound is answered 503 with `Retry-After`, so that handling keeps its share of the process,
+and everybody else is answered. While messages wait to be handled, few webhooks are stored at once: each
+commit has all that wait for it, so the ones of handling would otherwise be few among many.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from holdfast.config import RequestLimits
@@ -17,6 +20,12 @@ from holdfast.store import Store
 COUNT_EVERY_S: Final = 1.0
 BUSY_AFTER_S: Final = 1.0
 BACKLOG_AFTER_S: Final = 10.0
+WAIT_S_MAX: Final = 5.0
+BEHIND: Final = 500
+CONCURRENCY_BEHIND: Final = 4
+# Senders that come again at once would take all of the process for refusals.
+REFUSALS_PER_S: Final = 500.0
+REFUSAL_WAIT_S_MAX: Final = 5.0
 
 
 class Backpressure:
@@ -27,7 +36,8 @@ class Backpressure:
 
     def __init__(self, store: Store, limits: RequestLimits) -> None:
         self._store, self._clock, self._limits = store.privileged(), store.clock, limits
-        self._places, self._waiting = asyncio.Semaphore(limits.webhook_concurrency), 0
+        self._at_work, self._queue = 0, deque[asyncio.Future[None]]()
+        self._refusal_s = float("-inf")
         self._backlog, self._counted_s = 0, float("-inf")
         self._counting: asyncio.Task[None] | None = None
 
@@ -39,22 +49,54 @@ class Backpressure:
                 f"{self._backlog:,} messages wait to be handled already; send it again later",
                 after_s=BACKLOG_AFTER_S,
             )
-        if not self._places.locked():
-            await self._places.acquire()
+        if self._at_work < self._concurrency and not self._queue:
+            self._at_work += 1
             return
-        if self._waiting >= self._limits.webhook_waiting_max:
-            raise RetryLaterError(
-                "more messages come than can be stored; send it again later", after_s=BUSY_AFTER_S
-            )
-        self._waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
+        if len(self._queue) >= self._limits.webhook_waiting_max:
+            raise _busy()
+        await self._wait_for_place()
 
     async def __aexit__(self, *_: object) -> None:
-        self._places.release()
+        self._at_work -= 1
+        self._admit()
         self._count_again()
+
+    @property
+    def _concurrency(self) -> int:
+        most = self._limits.webhook_concurrency
+        return min(most, CONCURRENCY_BEHIND) if self._backlog >= BEHIND else most
+
+    async def _wait_for_place(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                await turn
+        except BaseException as fault:
+            if turn.done() and not turn.cancelled():
+                # It had its place when it was cancelled.
+                self._at_work -= 1
+                self._admit()
+            elif turn in self._queue:
+                self._queue.remove(turn)
+            if isinstance(fault, TimeoutError):
+                raise _busy() from None
+            raise
+
+    def _admit(self) -> None:
+        while self._queue and self._at_work < self._concurrency:
+            turn = self._queue.popleft()
+            if not turn.cancelled():
+                self._at_work += 1
+                turn.set_result(None)
+
+    async def pace_refusal(self, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Wait before a refusal is answered: not at all, unless there are many a second."""
+        now_s = self._clock.monotonic()
+        turn_s = max(now_s, self._refusal_s + 1 / REFUSALS_PER_S)
+        self._refusal_s = min(turn_s, now_s + REFUSAL_WAIT_S_MAX)
+        if self._refusal_s > now_s:
+            await wait(self._refusal_s - now_s)
 
     def _count_again(self) -> None:
         """Count the backlog, in the background and not often."""
@@ -68,3 +110,8 @@ class Backpressure:
             pass  # a store that can't count can't store either, and says so itself
         finally:
             self._counted_s, self._counting = self._clock.monotonic(), None
+            self._admit()
+
+
+def _busy() -> RetryLaterError:
+    return RetryLaterError("more messages come than can be stored; send it again later", after_s=BUSY_AFTER_S)

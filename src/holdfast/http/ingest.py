@@ -10,7 +10,14 @@ from io import BytesIO
 from typing import Any, Final
 
 from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
-from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
+from holdfast.errors import (
+    HoldfastError,
+    InvalidError,
+    NotOursError,
+    RetryLaterError,
+    TooLargeError,
+    UnverifiedError,
+)
 from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.ids import ulid
@@ -122,6 +129,10 @@ class Ingest:
             status = self.hook.statuses.malformed
         else:
             status = status_in(fault, self._errors)
+        if isinstance(fault, RetryLaterError):
+            # Without the frames of its traceback, which would keep the body in memory meanwhile.
+            fault.with_traceback(None)
+            await self._backpressure.pace_refusal()
         after = retry_after(fault)
         extra = [(b"retry-after", after.encode())] if after else []
         body = encode_error(answer_to(fault, id), self._errors)
