@@ -114,9 +114,9 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
         await come_in(page, bed, HOUSE)
         await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
         await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
-        begun = f"Sending {run.high} residents to the RMS; 0 are done."
+        begun = f"Sending {run.high} residents to the RMS; 0 done."
         await expect(page.locator("#toast")).to_have_text(begun)
-        said = f"Sending {run.high} residents at high risk to the RMS: 0 are done."
+        said = f"Sending {run.high} residents at high risk to the RMS: 0 done."
         await expect(page.locator("#standing")).to_contain_text(said)
         await picture(page, "sending-many")
         stop = asyncio.Event()

@@ -136,10 +136,10 @@ async def test_where_the_provider_cant_be_told_it_is_ended_here_and_told_by_a_ch
     assert "ended here, but google could not be told" in json.loads(told)["error"]["message"]
     assert (await _stored(bed, connection.id)).status == "revoked"
     page = f"/console/connections/{connection.id}"
-    assert "has not been told yet" in await ann.page(page)
+    assert "revoked here, but not yet at" in await ann.page(page)
     assert (await ann.act(f"/api/v1/connections/{connection.id}/check"))[0] == 200
     assert (await _stored(bed, connection.id)).refresh_token == ""
-    assert "has not been told yet" not in await ann.page(page)
+    assert "revoked here, but not yet at" not in await ann.page(page)
 
 
 async def test_what_cant_be_opened_or_asked_is_told_and_no_fault_of_ours(bed: Bed, setting: Setting) -> None:

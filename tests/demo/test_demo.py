@@ -211,7 +211,7 @@ def test_a_command_on_a_pull_request_starts_a_run_that_answers_there(stand: Stan
     assert "Written on" in _run_control(demo, token, "gwi/resolve")
     wait_for(lambda: "goes on" in _run_control(demo, token, "gwi/approve"))
     resolved = wait_for(lambda: [one for one in comments() if one.startswith("**resolve** by")])
-    assert "1 files merged, 0 conflicts left" in resolved[0]
+    assert "1 file merged, 0 conflicts left" in resolved[0]
     assert any(title.startswith("Merge main into wider-") for title in _pulls_of_the_app(demo))
 
 

@@ -82,7 +82,7 @@ async def test_a_stuck_loop_shows_until_it_turns_again(bed: Bed, clock: ManualCl
         await clock.advance(STUCK_S + 1)
         # The other loops need a moment of the machine's to take their turn.
         await until(lambda: len(bed.runtime.supervisor.health().reasons) == 1)
-        assert await _reasons(bed) == ("degraded", ["loops: slow.sluggish has not turned for 121 s"])
+        assert await _reasons(bed) == ("degraded", ["workers: slow.sluggish has not run for 121 s"])
         sluggish.go.set()
         await until(lambda: not bed.runtime.supervisor.health().reasons)
         assert await _reasons(bed) == ("ok", [])

@@ -33,7 +33,7 @@ async def test_dead_letters_and_backlogs_are_told_by_outbox(setting: Setting) ->
     queues = ("outbox", "orchard.deliveries", "harbour.deliveries")
     assert [samples["holdfast_queue_depth", queue] for queue in queues] == [0, 0, 1]
     check = await dead_letters(setting.runtime)
-    assert (check.fine, check.message) == (False, "dead deliveries: 1 in outbox orchard")
+    assert (check.fine, check.message) == (False, "not replayed or resolved: 1 in outbox orchard")
     assert "holdfast dlq list --outbox orchard" in check.remedy
 
 

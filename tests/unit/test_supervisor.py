@@ -35,7 +35,7 @@ async def test_a_loop_that_has_not_turned_for_long_is_stuck_and_one_that_never_t
     telling.last_turn_at = clock.now()
     assert supervisor.health().status == "ok"
     await clock.advance(STUCK_S + 1)
-    assert supervisor.health().reasons == (f"telling has not turned for {STUCK_S + 1:.0f} s",)
+    assert supervisor.health().reasons == (f"telling has not run for {STUCK_S + 1:.0f} s",)
     telling.last_turn_at = clock.now()
     assert supervisor.health().status == "ok"
     stop.set()

@@ -22,6 +22,7 @@ from holdfast.logs import log_to_stderr
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.operations import audit
+from holdfast.plural import plural
 from holdfast.runtime import KIT_PART, Runtime, find_services
 from holdfast.service import Service
 
@@ -106,7 +107,7 @@ def verify_trail(trail: str, tenant_id: str, *, as_json: bool) -> None:
     verdict = with_runtime(
         lambda runtime: audit.verify(runtime, tenant_id, trail), services=services_of(trail)
     )
-    text = f"{verdict.events} events hold"
+    text = plural(verdict.events, "event holds", "events hold")
     if verdict.fault is not None:
         text += f"; then {verdict.fault.kind} at {verdict.fault.sequence}: {verdict.fault.message}"
     print_result(verdict, text, as_json=as_json)

@@ -20,6 +20,7 @@ from holdfast.config import load_config
 from holdfast.errors import ConfigError
 from holdfast.logs import log_to_stderr
 from holdfast.model import Document
+from holdfast.plural import plural
 from holdfast.store import Store
 from holdfast.store_copy import Copy, CopyResult, WalkResult
 from holdfast.store_copy.walk import Report
@@ -192,7 +193,9 @@ def _tell_plan(plan: dict[str, Any], *, as_json: bool) -> None:
         as_json=False,
         none="the source is empty",
     )
-    typer.echo(f"{total:,} documents would be copied from {plan['source']}; the target is {plan['target']}")
+    typer.echo(
+        f"{plural(total, 'document')} would be copied from {plan['source']}; the target is {plan['target']}"
+    )
 
 
 def _tell_verified(walked: WalkResult, *, as_json: bool) -> None:
@@ -202,7 +205,7 @@ def _tell_verified(walked: WalkResult, *, as_json: bool) -> None:
     told = (
         f"missing {walked.missing:,}, changed {walked.changed:,}, extra {walked.extra:,}"
         if walked.differing
-        else f"the same on both sides: {walked.seen:,} documents"
+        else f"the same on both sides: {plural(walked.seen, 'document')}"
     )
     print_result(walked, "\n".join([*lines, told]), as_json=as_json)
 
@@ -215,7 +218,9 @@ def _tell_copied(copied: CopyResult, *, as_json: bool) -> None:
     lines.append(f"{copied.written:,} written, {copied.removed:,} removed")
     if copied.state == "finished":
         lines += [
-            f"  {t.collection}: {t.documents:,} documents, {t.hash}" for t in copied.proof if t.documents
+            f"  {t.collection}: {plural(t.documents, 'document')}, {t.hash}"
+            for t in copied.proof
+            if t.documents
         ]
         lines.append("finished: every document is the same on both sides")
     elif copied.in_step:

@@ -1,4 +1,4 @@
-"""`holdfast dlq`: list dead letters, replay them, mark one as resolved."""
+"""`holdfast dlq`: the dead-letter queue: list dead letters, replay them, mark one as resolved."""
 
 from __future__ import annotations
 

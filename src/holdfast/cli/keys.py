@@ -201,7 +201,7 @@ def _progress(rotation: Rotation) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(
             f"\r{rotation.collection}: walk {rotation.walk}, {rotation.seen_in_walk} seen, "
-            f"{rotation.resealed} sealed anew"
+            f"{rotation.resealed} re-encrypted"
         )
         if rotation.state == "finished":
             sys.stderr.write("\n")

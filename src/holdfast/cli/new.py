@@ -18,6 +18,7 @@ import typer
 
 from holdfast.cli.context import AsJson, print_result
 from holdfast.errors import ConfigError
+from holdfast.plural import plural
 from holdfast.runtime import find_services
 from holdfast.server import reserved_names
 
@@ -66,9 +67,8 @@ def new(
         raise ConfigError(f"there is a service called {name} already; choose another name", "name")
     target = into.expanduser() / name.replace("_", "-")
     created = create_project(name, target)
-    text = (
-        f"created {len(created)} files in {target}; next: cd {target} && pip install -e '.[test]' && pytest"
-    )
+    files = plural(len(created), "file")
+    text = f"created {files} in {target}; next: cd {target} && pip install -e '.[test]' && pytest"
     print_result({"folder": str(target), "files": created}, text, as_json=as_json)
 
 

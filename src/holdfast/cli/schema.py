@@ -18,6 +18,7 @@ from holdfast.errors import ConfigError, IncompatibleReleaseError
 from holdfast.kit.processes import PROCESS_DOCUMENTS, ProcessRegistry, describe
 from holdfast.model.document import Document, schema_of
 from holdfast.model.export import FORMATS, export
+from holdfast.plural import plural
 from holdfast.store.catalog import Catalog
 from holdfast.store.port import MigrationRequest
 from holdfast.store.store import Store
@@ -176,7 +177,7 @@ def prune_command(
     if unused and not dry_run:
         if not yes:
             typer.echo("\n".join(unused), err=True)
-            typer.confirm(f"Do these {len(unused)} steps?", abort=True, err=True)
+            typer.confirm(f"Do {plural(len(unused), 'step')}?", abort=True, err=True)
         unused = _on_store(_prune, models, store)
     _tell(unused, "nothing to drop: everything stored is declared", as_json=as_json)
 

@@ -22,6 +22,7 @@ from holdfast.cli.context import (
 )
 from holdfast.kit import ALL_TENANTS
 from holdfast.operations import usage
+from holdfast.plural import plural
 from holdfast.runtime import KIT_PART
 
 commands = typer.Typer(no_args_is_help=True)
@@ -108,7 +109,7 @@ def rebuild_command(
         services=services_of(meter),
     )
     state = "mended" if mend else "off"
-    text = f"{len(rebuilt.drifts)} sums {state}" if rebuilt.drifts else "all sums agree"
+    text = f"{plural(len(rebuilt.drifts), 'sum')} {state}" if rebuilt.drifts else "all sums agree"
     print_result({"drifts": rebuilt.drifts, "mended": mend}, text, as_json=as_json)
     if rebuilt.drifts and not mend:
         raise typer.Exit(1)

@@ -40,7 +40,7 @@ _SAFE: Final = {
     b"cache-control": b"no-store",
 }
 _ONLY_HTTPS: Final = {b"strict-transport-security": b"max-age=31536000"}
-_TOO_SLOW: Final = "it took too long and was given up; it may have had its effect: look before you repeat it"
+_TOO_SLOW: Final = "it took too long and was aborted; it may have had its effect: look before you repeat it"
 UNROUTED: Final = "unrouted"
 _TRACE: Final = tracing.HEADER.encode()
 
@@ -120,7 +120,7 @@ class AsgiApp:
                 await self._routed(scope, _receiving(scope, receive), answering)
         except Exception as fault:
             if isinstance(fault, TimeoutError) and limit.expired():
-                log.warning("request given up", path=scope["path"], request_id=request_id)
+                log.warning("request timed out", path=scope["path"], request_id=request_id)
                 late = refusal("timed_out", _TOO_SLOW, request_id)
                 await answering.instead(504, encode_error(late, self._formats.of(scope)))
             else:

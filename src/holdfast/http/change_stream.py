@@ -140,7 +140,7 @@ class ChangeStream:
 
 
 class _Stream:
-    """What one listener has not been told yet."""
+    """Changes that one listener has not received yet."""
 
     def __init__(self, caller: str, *, across_tenants: bool) -> None:
         self.caller, self.across_tenants = caller, across_tenants

@@ -78,7 +78,7 @@ class Ingest:
         except Exception as fault:
             id = request_id_of(scope)
             if isinstance(fault, TimeoutError) and limit.expired():
-                log.warning("webhook given up", path=scope["path"], request_id=id)
+                log.warning("webhook timed out", path=scope["path"], request_id=id)
                 late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
                 return await _answer(send, 504, late, _told(id), (b"retry-after", b"1"))
             log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)

@@ -39,7 +39,7 @@ class Metrics:
         self._running = self._gauge("holdfast_loop_running", "1 while the loop runs.", "loop")
         self._restarts = self._gauge("holdfast_loop_restarts", "How often the loop fell over.", "loop")
         self._turned = self._gauge(
-            "holdfast_loop_last_turn_timestamp_seconds", "When the loop last turned.", "loop"
+            "holdfast_loop_last_turn_timestamp_seconds", "When the loop last ran.", "loop"
         )
         self._waited = self._gauge(
             "holdfast_oldest_due_age_seconds", "How long the oldest due work has waited.", "queue"
@@ -112,7 +112,7 @@ class Metrics:
         for queue, count in (await runtime.depths()).items():
             self._depth.labels(queue).set(count)
         ends = {kind: await earliest_expiration_s(runtime.store, kind) for kind in runtime.channel_kinds()}
-        # Anew: the end that a stopped channel would have had is nothing to warn of.
+        # Rebuilt: the end that a stopped channel would have had is nothing to warn of.
         self._ends.clear()
         for kind, ends_s in ends.items():
             if ends_s is not None:

@@ -29,7 +29,7 @@ _REFUSALS: Final = {
     409: "Conflict with another change.", 413: "Too large.",
     422: "Invalid input; the details name the field and the values it takes.",
     429: "Too many requests; wait as Retry-After says.", 503: "Unavailable; try again as Retry-After says.",
-    504: "It took too long and was given up.",
+    504: "It took too long and was aborted.",
 }  # fmt: skip
 # The framework's description of a request that can't be read, in a shape that is not ours.
 _FRAMEWORKS_OWN: Final = "Bad request syntax or unsupported method"

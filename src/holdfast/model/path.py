@@ -9,6 +9,7 @@ import msgspec
 from holdfast.errors import BadIdError, DeclarationError
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX, KEY_BYTES_MAX
+from holdfast.plural import plural
 
 # Ids have no control characters, so with this between them text order is order by segment.
 JOINT = "\x01"
@@ -56,7 +57,7 @@ def parse_path(text: str) -> CollectionPath:
 def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
     """Return a document's ids as one key; refuses ids that an engine can't store."""
     if len(ids) != len(names):
-        raise BadIdError(f"give {len(names)} ids ({', '.join(names)}), not {len(ids)}")
+        raise BadIdError(f"give {plural(len(names), 'id')} ({', '.join(names)}), not {len(ids)}")
     if len(ids) == 1:
         check_id(ids[0], names[0], bytes_max=ID_BYTES_MAX)
         return ids[0]

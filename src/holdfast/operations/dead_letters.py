@@ -79,7 +79,7 @@ async def list_dead_letters(
 
 @operation("dead_letter.replayed", area="dead-letters", verb="replay", needs="admin", subject="delivery_id")
 async def replay(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) -> ReplayResponse:
-    """Send a dead delivery again, under its old event id with its old body."""
+    """Send a dead letter again, under its old event id with its old body."""
     await get(runtime, by.tenant_id, outbox, delivery_id)
     deliveries = deliveries_in(runtime, by.tenant_id, outbox)
     done = await by.commit(

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.errors import InvalidError, NotFoundError
 from holdfast.model import Caller
+from holdfast.plural import plural
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import DocumentBrowser
 
@@ -77,6 +78,6 @@ async def get_document(
     found = browser.collection(caller, tenant_id, collection)
     names = found.schema.path.parameters
     if len(ids) != len(names):
-        raise InvalidError(f"{collection} has {len(names)} ids: {', '.join(names)}", "id")
+        raise InvalidError(f"{collection} has {plural(len(names), 'id')}: {', '.join(names)}", "id")
     named = dict(zip(names, ids, strict=True))
     return found.redact(await browser.document(found, tenant_id, ids=named))

@@ -149,6 +149,6 @@ def rsa_key(private_key: str, owner: str) -> RSAKey:
     try:
         return RSAKey.import_key(private_key)
     except ValueError:
-        raise ConfigError(f"the private key of {owner} is no PEM key; download it anew") from None
+        raise ConfigError(f"the private key of {owner} is no PEM key; download it again") from None
     except JoseError:
         raise ConfigError(f"the private key of {owner} is not an RSA key") from None

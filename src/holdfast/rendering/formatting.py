@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from holdfast.plural import plural
+
 # A unit, and half of the one below: from there on the smaller one would be rounded up to a whole larger one.
 _STEPS: Final = (
     (86_400 * 365, "y", 43_200),
@@ -66,7 +68,7 @@ def body(raw: bytes | str) -> str:
         text = raw if isinstance(raw, str) else raw.decode()
     except UnicodeDecodeError:
         assert isinstance(raw, bytes)
-        return f"{len(raw):,} bytes, not text: {raw[:64].hex(' ')}{' …' if len(raw) > 64 else ''}"
+        return f"{plural(len(raw), 'byte')}, not text: {raw[:64].hex(' ')}{' …' if len(raw) > 64 else ''}"
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):

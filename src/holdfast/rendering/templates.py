@@ -12,6 +12,7 @@ from jinja2.bccache import Bucket
 
 from holdfast.clock import Clock
 from holdfast.errors import DeclarationError
+from holdfast.plural import noun_for, plural
 from holdfast.rendering import formatting
 from holdfast.service import Service
 
@@ -62,7 +63,8 @@ def environment_of(folders: Sequence[Path], *, clock: Clock) -> Environment:
     )  # fmt: skip
     made.filters.update(
         ago=lambda at: formatting.ago(at, clock.now()), span=formatting.span, tone=formatting.tone,
-        number=formatting.number, body=formatting.body, pretty=formatting.pretty,
+        number=formatting.number, plural=plural, noun_for=noun_for,
+        body=formatting.body, pretty=formatting.pretty,
     )  # fmt: skip
     return made
 

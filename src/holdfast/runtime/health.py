@@ -86,7 +86,7 @@ class HealthMonitor:
         results["outboxes"] = Health(facts={name: _counts(one) for name, one in self._outboxes.items()})
         loops = self._loops()
         if loops is not None:
-            results["loops"] = loops
+            results["workers"] = loops
         for name, parts in self._parts.items():
             if parts.health is not None:
                 results[name] = await parts.health()

@@ -38,5 +38,5 @@ def _loaded(entry: EntryPoint) -> Service:
         why = f"{type(fault).__name__}: {fault} ({where.filename}:{where.lineno})"
         raise ConfigError(f"{said}: {why}; mend or uninstall it") from fault
     if not isinstance(found, Service):
-        raise ConfigError(f"{said}: {entry.value} is no Service; mend or uninstall it")
+        raise ConfigError(f"{said}: {entry.value} is no Service; fix or uninstall it")
     return found

@@ -68,7 +68,7 @@ class MigrationRequest(msgspec.Struct, frozen=True, kw_only=True):
     Beside processes of `other_releases` it only adds: what would take something from them waits, or is
     refused where the declared schema can't do without. `drop` asks for the opposite: only to drop what is no
     longer declared. `only` restricts it to some collections; `refill` names columns and list indexes
-    (`labels[]`) to be written anew from the documents.
+    (`labels[]`) to be rewritten from the documents.
     """
 
     only: tuple[Schema[Any], ...] | None = None

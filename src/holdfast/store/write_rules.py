@@ -192,7 +192,7 @@ def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any
             try:
                 value = value.apply(getattr(target, name))
             except TypeError:
-                raise WrongTypeError(f"{type(value).__name__} doesn't fit {path}'s value", path) from None
+                raise WrongTypeError(f"{type(value).__name__} can't be applied to {path}", path) from None
         setattr(target, name, value)
     return new
 

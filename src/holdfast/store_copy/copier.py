@@ -17,6 +17,7 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.model import Document, schema_of
+from holdfast.plural import plural
 from holdfast.store import Snapshot, Store, Version, Write, create, put
 from holdfast.store.commit import ABSENT, Commit
 from holdfast.store.plan import resolve
@@ -116,9 +117,10 @@ class Copier:
 
     async def _finish(self, result: WalkResult, *, in_step: bool) -> None:
         if not in_step:
+            differed = plural(result.differing, "document")
             raise ConflictError(
-                f"the source still changes ({result.differing} documents differed in the last walk): "
-                "stop all that writes to it, then run this again"
+                f"the source still changes ({differed} differed in the last walk):"
+                " stop all that writes to it, then run this again"
             )
         self._copy.state, self._copy.finished_at = "finished", self._clock.now()
         self._copy.proof = result.tallies

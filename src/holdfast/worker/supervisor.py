@@ -79,7 +79,7 @@ class Supervisor:
         ]
 
     def health(self) -> Health:
-        """Degraded while a loop is down or has not turned for long."""
+        """Degraded while a loop is down or has not run for long."""
         reasons = []
         now = self._clock.now()
         for supervised, one in zip(self._loops, self.status(), strict=True):
@@ -88,7 +88,7 @@ class Supervisor:
             if not one.running:
                 reasons.append(f"{one.name} is not running: {one.last_error or 'not started'}")
             elif last_seen is not None and (now - last_seen).total_seconds() > STUCK_S:
-                reasons.append(f"{one.name} has not turned for {(now - last_seen).total_seconds():.0f} s")
+                reasons.append(f"{one.name} has not run for {(now - last_seen).total_seconds():.0f} s")
         return Health("degraded" if reasons else "ok", tuple(reasons))
 
     async def _run_loop(self, one: _SupervisedLoop, stop: asyncio.Event) -> None:

@@ -174,7 +174,7 @@ async def test_dis_ends_the_account_in_this_chat_and_at_google_with_the_last_one
     assert await quick.operations.accounts(str(ANA)) == []
     assert await quick.operations.mappings(str(ANA), "x") == []
     quick.clock.tick(4_000)
-    assert "1/1 accounts" in await quick.say("#cal brunch tomorrow 11am", chat=GROUP)
+    assert "1/1 account" in await quick.say("#cal brunch tomorrow 11am", chat=GROUP)
     revocations = [call for call in quick.google.calls if call.path == "/revoke"]
     assert revocations == [], "another chat still uses the grant"
     await quick.say(f"#dis {ALICE}", chat=GROUP)

@@ -185,7 +185,7 @@ async def test_an_account_known_by_its_address_keeps_its_events_when_connected_a
     [row] = await quick.operations.mappings(str(ANA), UID)
     assert (row.google_sub, row.google_event_id) == (account.google_sub, "abc123xyz789")
     assert [call for call in quick.google.calls if call.path == "/revoke"] == []
-    assert "1/1 accounts" in await quick.say("#cal lunch tomorrow noon")
+    assert "1/1 account" in await quick.say("#cal lunch tomorrow noon")
     assert quick.titles(ALICE) == ["lunch"]
 
 
@@ -217,4 +217,4 @@ async def test_after_a_rotation_the_new_key_opens_new_and_imported_tokens_alone(
     await former.restart()
     assert await _opened(former, Vault.from_settings(new)) == tokens
     former.clock.tick(4_000)
-    assert "1/1 accounts" in await former.say("#cal lunch tomorrow noon")
+    assert "1/1 account" in await former.say("#cal lunch tomorrow noon")

@@ -78,6 +78,6 @@ def test_a_trail_that_ends_before_its_checkpoint_is_not_sound(home: Path) -> Non
 def test_sums_that_differ_from_the_ledger_are_told_and_set_right(home: Path) -> None:
     asyncio.run(_found(home))
     asyncio.run(_found(home, drift=True))
-    assert "1 sums differ" in gwi("usage", "rebuild", code=1)
+    assert "1 sum differs" in gwi("usage", "rebuild", code=1)
     assert gwi("usage", "rebuild", "--mend")["mended"]
     assert gwi("usage", "rebuild")["drifts"] == []

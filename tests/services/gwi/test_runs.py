@@ -137,7 +137,7 @@ async def test_a_conflict_that_only_people_can_decide_is_left_to_them(
         assert run.status == "completed", run.error
         assert shop.branch_files("feature") == before
         output = (await shop.harness.gwi.runs.steps(TENANT, run.id))[1].output
-        assert output["conflicts"] == ["src/price.py: 1 conflicts that only people can decide"]
+        assert output["conflicts"] == ["src/price.py: 1 conflict that only people can decide"]
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
@@ -201,7 +201,7 @@ async def test_a_run_that_waits_for_approval_has_no_place_until_it_is_approved(
         ]
         assert (await runs.stats(TENANT)).active == 0
         other = await runs.start_run(harness.by(), a_request("triage", title="Look"))
-        with pytest.raises(LimitReachedError, match="1 runs are under way") as refused:
+        with pytest.raises(LimitReachedError, match="1 run is under way") as refused:
             await runs.approve(adam, waiting.id)
         assert (refused.value.after_s, refused.value.usage, refused.value.limit) == (30.0, 1, 1)
         assert await runs.approvals(TENANT, waiting.id) == []

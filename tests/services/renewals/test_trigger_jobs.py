@@ -237,7 +237,7 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     assert (await server.post(path, {"tier": "high"}))["counts"]["created"] == 1
     job = await server.post(path, {"tier": "flagged"}, status=202)
     assert job["statusUrl"] == f"/renewals/api/v1/trigger-jobs/{job['jobId']}"
-    assert job["summary"] == "Sending 3 residents to the RMS; 0 are done."
+    assert job["summary"] == "Sending 3 residents to the RMS; 0 done."
     await server.renewals.trigger_jobs("-").wait(job["jobId"], within_s=30)
     seen = await server.get(f"/trigger-jobs/{job['jobId']}")
     assert (seen["status"], seen["told"], seen["residents"]) == ("completed", 3, 3)
@@ -300,7 +300,7 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         assert "residents at high risk to the RMS" not in await ann.page(page)
         job = await renewals.trigger_tiers(operator_of(store), P, tiers=["high"])
         assert isinstance(job, TriggerJob)
-        assert "Sending 7 residents at high risk to the RMS: 0 are done." in await ann.page(page)
+        assert "Sending 7 residents at high risk to the RMS: 0 done." in await ann.page(page)
         assert f'href="/console/runs/renewal_trigger_jobs/{job.id}"' in await ann.page(page)
         assert job.id in await ann.page("/console/runs?collection=renewal_trigger_jobs")
         shown = await ann.page(f"/console/runs/renewal_trigger_jobs/{job.id}")

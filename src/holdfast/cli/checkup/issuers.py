@@ -9,6 +9,7 @@ from holdfast.config import Config, Issuer
 from holdfast.errors import HoldfastError
 from holdfast.kit.access.oidc_keys import parse_keys
 from holdfast.kit.access.oidc_sign_in import CALLBACK
+from holdfast.plural import plural
 from holdfast.runtime.issuers import describe, key_fetcher
 from holdfast.service import CheckResult
 
@@ -55,4 +56,4 @@ async def _keys_of(issuer: Issuer) -> CheckResult:
             f"{issuer.issuer} gives no key that may sign: RSA of 2048 bits and more, or EC",
             REMEDY,
         )
-    return CheckResult("issuer", True, f"{issuer.issuer} has {len(found)} keys")
+    return CheckResult("issuer", True, f"{issuer.issuer} has {plural(len(found), 'key')}")

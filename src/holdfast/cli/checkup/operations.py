@@ -179,7 +179,7 @@ async def dead_letters(runtime: Runtime) -> CheckResult:
     newest = await runtime.store.privileged().query(unresolved(runtime.outboxes[name].models).limit(1))
     options = f"--outbox {name}" + "".join(f" --tenant {one.tenant_id}" for one in newest.docs)
     remedy = f"look at them with `holdfast dlq list {options}`, then `holdfast dlq replay {options}`"
-    return CheckResult("dead letters", False, f"dead deliveries: {said}", remedy)
+    return CheckResult("dead letters", False, f"not replayed or resolved: {said}", remedy)
 
 
 async def schedules(runtime: Runtime) -> CheckResult:

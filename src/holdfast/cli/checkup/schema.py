@@ -18,6 +18,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import Vault, new_key
+from holdfast.plural import plural
 from holdfast.runtime import (
     KEYS_FILE,
     Runtime,
@@ -97,7 +98,7 @@ async def storage(store: Store, *, integrity: bool) -> list[CheckResult]:
 
 
 def _remedy(said: str) -> str:
-    """What to do about a store that refuses, by what it said."""
+    """What to do about a store that refuses, by its error."""
     for word, remedy in _REMEDIES.items():
         if word in said:
             return remedy
@@ -154,7 +155,12 @@ async def _in(
 ) -> AsyncIterator[CheckResult]:
     if changes:
         remedy = "start `holdfast serve` or `holdfast work`: they bring it up to date"
-        yield CheckResult("schema", False, f"{len(changes)} changes are waiting, first: {changes[0]}", remedy)
+        yield CheckResult(
+            "schema",
+            False,
+            f"{plural(len(changes), 'change is', 'changes are')} waiting, first: {changes[0]}",
+            remedy,
+        )
         return
     yield CheckResult("schema", True, "the store is as declared")
     yield _deployment(await store.undeployed())

@@ -18,6 +18,7 @@ from holdfast.config import FILE_NAME, Config
 from holdfast.errors import ConfigError
 from holdfast.kit.vault.keys import Keyring, legacy_cipher
 from holdfast.net import AddressGuard
+from holdfast.plural import plural
 from holdfast.runtime import KEYS_FILE, keys_in
 from holdfast.service import CheckResult
 
@@ -70,7 +71,7 @@ def legacy_key(key: str) -> CheckResult:
         return CheckResult("legacy key", False, fault.message, "set it as the former system had it")
     if len(key) < LEGACY_CHARACTERS_MIN:
         remedy = "seal all with `holdfast keys rotate`, then remove the setting"
-        return CheckResult("legacy key", False, f"it is weak: {len(key)} characters", remedy)
+        return CheckResult("legacy key", False, f"it is weak: {plural(len(key), 'character')}", remedy)
     return CheckResult("legacy key", True, "opens values of the former system; remove it after a rotation")
 
 

@@ -18,6 +18,7 @@ from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.schedules import Schedule
 from holdfast.operations.endpoints import EndpointRow, list_endpoints
 from holdfast.operations.outboxes import dead_letter_counts, unresolved
+from holdfast.plural import plural
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Notice, Page, PageRequest
 from holdfast.store import Query, Store
@@ -152,7 +153,7 @@ async def _told(
     page = await store.query(wanted.limit(LOOKED_AT_MAX))
     notices = []
     for tenant_id, count in Counter(doc.tenant_id for doc in page.docs).most_common():
-        said = f"{'at least ' if page.cursor else ''}{count} {what}{'s' if count > 1 else ''}"
+        said = f"{'at least ' if page.cursor else ''}{plural(count, what)}"
         where = "" if tenant_id == NO_TENANT else f" of {tenant_id}"
         notices.append(
             Notice(tone=tone, text=said + inside + where, path=path, tenant_id=tenant_id, query=query)

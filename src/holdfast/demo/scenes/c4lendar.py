@@ -15,6 +15,7 @@ from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.demo.telegram_page import PAGE, plain_lines, press, say
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import connections
+from holdfast.plural import plural
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.simulators.google import AddPerson, GiveConsent, GoogleSimulator, InjectedFault, ShowCalendar
 from holdfast.simulators.telegram import AddChat, AddUser, MoveBot, Say, ShowChat, TelegramSimulator
@@ -98,7 +99,7 @@ async def facts(stage: Stage) -> list[Fact]:
     """The end of the conversation, and what is in the calendars."""
     messages: Any = stage.world.get(TelegramSimulator).run(ShowChat(chat=OWNER))
     said = [(_speaker(one), " · ".join(plain_lines(one["text"]))) for one in messages[-MESSAGES_SHOWN:]]
-    return [*said, *[(email, f"{_count(stage, email)} events") for email in ACCOUNTS]]
+    return [*said, *[(email, f"{plural(_count(stage, email), 'event')}") for email in ACCOUNTS]]
 
 
 def _speaker(message: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.demo.tides_repository import ANSWERS, FILES, ISSUES, TABLE, WIDTH
 from holdfast.model import Caller
 from holdfast.operation import Operator
+from holdfast.plural import plural
 from holdfast.services.gwi.candidate_revision import PatchRequest
 from holdfast.services.gwi.domain.patches import FileChange
 from holdfast.services.gwi.models.tenants import Member, MemberRole, Tenant, tenant_id_of
@@ -188,7 +189,9 @@ async def propose(stage: Stage) -> str:
                 changes=[FileChange(file=path, action=action, content=text)], commit_message=item.title
             )
             made = await gwi.candidates.create(_person(stage, "reviewer"), item.id, patch=patch)
-            return f"A candidate of {made.risk.level} risk takes {made.required_approvals} approvals."
+            return (
+                f"A candidate of {made.risk.level} risk takes {plural(made.required_approvals, 'approval')}."
+            )
     return "Open an issue first: every item has its candidate."
 
 
@@ -205,7 +208,9 @@ async def approve(stage: Stage) -> str:
     voted = {vote.user_id for vote in ready[0].approvals}
     login = "owner" if user_id(stage, "maintainer") in voted else "maintainer"
     changed = await _gwi(stage).candidates.vote(_person(stage, login), ready[0].id, decision="approved")
-    return f"The {login} approves: {len(changed.approvals)} of {changed.required_approvals} approvals."
+    return (
+        f"The {login} approves: {len(changed.approvals)} of {plural(changed.required_approvals, 'approval')}."
+    )
 
 
 async def apply(stage: Stage) -> str:

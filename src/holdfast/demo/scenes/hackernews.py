@@ -49,7 +49,7 @@ def _operations(stage: Stage) -> HackerNews:
 
 
 async def open_scene(stage: Stage) -> None:
-    """Fetch everything anew: the simulated site starts over with every demo, under the same ids."""
+    """Fetch everything again: the simulated site starts over with every demo, under the same ids."""
     operations, state = _operations(stage), stage.world.get(HackerNewsSimulator).state
     while found := (await stage.store.query(Query(Story).order_by("-id").limit(BATCH))).docs:
         await stage.store.commit(*(delete(Story, story.key) for story in found))

@@ -14,6 +14,7 @@ from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
 from holdfast.operations import endpoints
 from holdfast.operations.endpoints import EndpointSettings, NewEndpoint
+from holdfast.plural import plural
 from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.models import DLQ, DeliveryState, Outcome, RiskScore, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.operations import Renewals
@@ -131,7 +132,7 @@ async def trigger(stage: Stage) -> str:
             # The first event to a receiver that is gone for good disables its endpoint.
             disabled.append(property_id)
     created = sum(one.status == "created" for one in results)
-    text = f"{created} events are in flight, {len(results) - created} existed already."
+    text = f"{plural(created, 'event is', 'events are')} in flight, {len(results) - created} existed already."
     return f"{text} Disabled until the RMS is restored: {', '.join(disabled)}." if disabled else text
 
 
@@ -145,7 +146,7 @@ async def enable(stage: Stage) -> None:
 
 async def replay(stage: Stage) -> str:
     report = await _renewals(stage).replay_dead_letters(stage.operator(NO_TENANT), dry_run=False)
-    return f"{report.changed} events are sent again under their ids."
+    return f"{plural(report.changed, 'event is', 'events are')} sent again, under the same id."
 
 
 async def facts(stage: Stage) -> list[Fact]:

@@ -52,7 +52,7 @@ class CheckpointFile:
             return {}
         except (OSError, msgspec.DecodeError) as fault:
             raise ConfigError(
-                f"{self.path} can't be read: {fault}; restore it from a backup, or delete it to start anew"
+                f"{self.path} can't be read: {fault}; restore it from a backup, or delete it to start again"
             ) from None
         return {(one.trail, one.tenant_id): one for one in stored}
 

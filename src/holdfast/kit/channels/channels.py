@@ -128,7 +128,7 @@ class Channels(WorkerLoop[Watch]):
         return report.summarize_renewal(judged, dry_run=False)
 
     async def force(self, reason: str = "", *, ordered_at: datetime | None = None) -> Forced:
-        """Replace every channel by a new one, also where credentials were given up; safe to repeat.
+        """Replace every channel by a new one, also where credentials were refused; safe to repeat.
 
         An order that is taken up again after a crash leaves alone what was opened since `ordered_at`.
         """

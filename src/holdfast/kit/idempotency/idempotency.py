@@ -156,7 +156,7 @@ class Idempotency:
         await self._store.commit(*writes)
 
     def guard(self, ticket: Ticket) -> Write:
-        """For commits made on the way to the response: refused when another caller took over."""
+        """For commits made before the response: refused when another caller took over."""
         return check(self._kind, ticket.id, expect=Fence(ticket.fence))
 
     async def release(self, ticket: Ticket) -> None:

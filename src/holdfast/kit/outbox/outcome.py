@@ -22,6 +22,7 @@ from holdfast.kit.outbox.models import (
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 from holdfast.outside_text import clean_text
+from holdfast.plural import plural
 from holdfast.store import Fence, Increment, Write, create, patch, upsert
 
 GONE: Final = 410
@@ -81,7 +82,10 @@ def _retry(
     wait_s = retry.wait_s(attempt, roll)
     if wait_s is None:
         return AttemptOutcome(
-            "dead", f"{attempt} attempts failed; the last: {reason}", hold_s=asked_s, healthy=healthy
+            "dead",
+            f"{plural(attempt, 'attempt')} failed; the last: {reason}",
+            hold_s=asked_s,
+            healthy=healthy,
         )
     return AttemptOutcome("failed", reason, max(wait_s, asked_s), asked_s, healthy=healthy)
 

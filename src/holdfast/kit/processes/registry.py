@@ -113,7 +113,7 @@ class ProcessRegistry:
         ]
 
     async def beat(self) -> None:
-        """Renew the heartbeat. A process that was silent for too long registers anew, or is refused."""
+        """Renew the heartbeat. A process that was silent for too long registers again, or is refused."""
         now = self._clock.now()
         try:
             if self._seen_at is None or (now - self._seen_at).total_seconds() > LIVE_S:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from holdfast.errors import ConfigError, DeclarationError
 from holdfast.model.document import Document
+from holdfast.plural import plural
 
 KEY_BYTES_MIN: Final = 32
 SETTING: Final = "HOLDFAST_KEYS"
@@ -151,8 +152,9 @@ def _check(key_id: str, key: bytes) -> None:
     if not _KEY_ID.fullmatch(key_id):
         raise ConfigError(f"a key id is 1 to 32 of a-z, 0-9 and '-', not {key_id!r}", SETTING)
     if len(key) < KEY_BYTES_MIN:
+        size = plural(len(key), "byte")
         raise ConfigError(
-            f"{SETTING}: the key {key_id!r} is short: {len(key)} bytes instead of {KEY_BYTES_MIN}; {_HOW_TO}",
+            f"{SETTING}: the key {key_id!r} is short: {size} instead of {KEY_BYTES_MIN}; {_HOW_TO}",
             SETTING,
         )
     if len(set(key)) < 8:

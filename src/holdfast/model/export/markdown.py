@@ -13,6 +13,7 @@ from holdfast.model.identity import CompositeId, Identity, ProvidedId, Timestamp
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
+from holdfast.plural import plural
 
 
 def markdown(schemas: Iterable[Schema[Any]], env: str) -> str:
@@ -126,7 +127,9 @@ def _alias(text: str) -> str:
 def _retention(retention: Retention) -> str:
     when = " and ".join(f"`{name}` is `{value}`" for name, value in sorted(retention.when.items()))
     days = retention.after_s / 86_400
-    after = f"{days:g} days after `{retention.field}`" if days else f"when `{retention.field}` has passed"
+    after = (
+        f"{plural(days, 'day')} after `{retention.field}`" if days else f"when `{retention.field}` has passed"
+    )
     return f"Deleted {after}{f', where {when}' if when else ''}."
 
 

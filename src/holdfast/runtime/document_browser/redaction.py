@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from holdfast.kit.vault.vault import FORMAT
 from holdfast.outside_text import names_secret
+from holdfast.plural import plural
 
 MASK: Final = "••••••"
 # Up to the last @: a password may contain an unescaped one.
@@ -42,7 +43,7 @@ def _redact(value: Any, *, secret: bool) -> Any:
     if isinstance(value, str):
         return _text(value, secret=secret)
     if isinstance(value, bytes):
-        return MASK if secret and value else f"{len(value):,} bytes"
+        return MASK if secret and value else plural(len(value), "byte")
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -83,7 +83,7 @@ class Bot:
             elif settings.register_webhook and self.webhook_url and settings.webhook_secret:
                 await self.telegram.set_webhook(self.webhook_url, secret_token=settings.webhook_secret)
         except HoldfastError as fault:
-            log.warning("Telegram was not told the webhook's address", error=fault.message)
+            log.warning("webhook not registered with Telegram", error=fault.message)
 
     async def tenant_of(self, account: str) -> str | None:
         """A chat is its own tenant."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from holdfast.operation import Operator
+from holdfast.plural import plural
 from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.kv_store import KvReport
 from holdfast.services.c4lendar.models import BotChat, ChatStatus, GoogleConnection
@@ -237,7 +238,8 @@ def import_kv(
 
     report = ctx.obj.operate_service(NAME, act)
     lines = [
-        f"{chat}: {one.accounts} accounts, {one.events} events, {one.unchanged} there already"
+        f"{chat}: {plural(one.accounts, 'account')}, {plural(one.events, 'event')},"
+        f" {one.unchanged} there already"
         for chat, one in report.chats.items()
     ]
     lines += [f"skipped {count}: {reason}" for reason, count in report.skipped.items()]
@@ -266,4 +268,4 @@ def export_kv(
     pairs = ctx.obj.operate_service(NAME, lambda operations, by: operations.export_kv(by, tokens=tokens))
     target.touch(mode=0o600)
     target.write_bytes(msgspec.json.encode(pairs))
-    ctx.obj.print_result({"pairs": len(pairs)}, f"{len(pairs)} pairs in {target}", as_json=as_json)
+    ctx.obj.print_result({"pairs": len(pairs)}, f"{plural(len(pairs), 'pair')} in {target}", as_json=as_json)

@@ -17,6 +17,7 @@ from holdfast.backoff import BackOff
 from holdfast.errors import ForbiddenError, GoneError, NotFoundError
 from holdfast.kit.runs import Step, StepWaits, Workflow
 from holdfast.operation import Operator
+from holdfast.plural import plural
 from holdfast.providers.telegram import TelegramBot
 from holdfast.services.c4lendar.calendars import ChatCalendars
 from holdfast.services.c4lendar.chat_queue import LOOK_S, is_first, leave
@@ -145,7 +146,9 @@ class UpdateWorkflow:
         if len(plan.uids) != 1:
             failed = sum(not one.ok for results in applied.results.values() for one in results)
             more = (
-                f"\n{len(plan.uids)} events" + (f", {failed} failed" if failed else "") if plan.uids else ""
+                f"\n{plural(len(plan.uids), 'event')}" + (f", {failed} failed" if failed else "")
+                if plan.uids
+                else ""
             )
             return cut(plan.text + more)
         chat_id, uid = incoming.tenant_id, plan.uids[0]

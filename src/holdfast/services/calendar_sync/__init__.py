@@ -24,7 +24,7 @@ from holdfast.services.calendar_sync.views import pages_of
 
 
 def build(context: Context) -> Parts:
-    """Build the service's parts; without settings it has no loops and no jobs."""
+    """Build the service's parts; without settings it has neither loops nor jobs."""
     operations = CalendarSync(context)
     engine = operations.engine
     in_use = engine.settings.in_use

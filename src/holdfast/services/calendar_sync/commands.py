@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from holdfast.plural import plural
 from holdfast.services.calendar_sync.models import CalendarState, SyncStatus
 
 NAME = "calendar_sync"
@@ -33,7 +34,9 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     report = ctx.obj.with_service(NAME, lambda operations: operations.engine.status())
     summary, reasons = report.response(), report.health().reasons
     counts = ", ".join(f"{count} {name}" for name, count in summary.channels.items())
-    text = "\n".join([f"{summary.status}: {summary.mappings.count} mappings; channels: {counts}", *reasons])
+    text = "\n".join(
+        [f"{summary.status}: {plural(summary.mappings.count, 'mapping')}; channels: {counts}", *reasons]
+    )
     ctx.obj.print_result(summary, text, as_json=as_json)
     if summary.status == "critical":
         raise typer.Exit(1)
@@ -116,7 +119,8 @@ def reload(ctx: typer.Context, as_json: AsJson = False) -> None:
 
     result = ctx.obj.operate_service(NAME, lambda operations, by: operations.reload(by))
     lines = [
-        f"{result.mappings} mappings: {result.added} new, {result.changed} changed, {result.removed} gone"
+        f"{plural(result.mappings, 'mapping')}: {result.added} new, {result.changed} changed,"
+        f" {result.removed} gone"
     ]
     lines += [f"row {bad.row}: {bad.reason}" for bad in result.bad_rows]
     ctx.obj.print_result(result, "\n".join(lines), as_json=as_json)

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model import schema_of
+from holdfast.plural import plural
 from holdfast.services.gwi.domain.patches import (
     ChangePlan,
     FileChange,
@@ -85,7 +86,7 @@ def receipt_for(candidate: Candidate, item: WorkItem, *, at: datetime) -> Intent
     approvers = [one.user_id for one in candidate.approvals if one.decision == "approved"]
     names = f" by {', '.join(approvers)}" if approvers else ""
     return receipt(
-        item.title, f"{candidate.plan.summary} ({count} {'file' if count == 1 else 'files'})",
+        item.title, f"{candidate.plan.summary} ({plural(count, 'file')})",
         actor=candidate.created_by, at=at, scope=item.repo.full_name if item.repo else "",
         approval=f"{len(approvers)} of {candidate.required_approvals} approvals{names}; "
         f"risk {candidate.risk.level}",

@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
+from holdfast.plural import plural
 from holdfast.providers.github import GithubApp
 from holdfast.service import CheckResult
 from holdfast.services.gwi.settings import GwiSettings
@@ -43,7 +44,8 @@ async def check_app(app: GithubApp, clock: Clock) -> CheckResult:
         return CheckResult(EVENTS, False, f"GitHub: {fault.message}", "check app_id, app_key and the network")
     if missed:
         return CheckResult(
-            EVENTS, False, f"GitHub failed to deliver {len(missed)} events of {slug} at least once since "
-            "yesterday", "check the webhook's URL and secret at GitHub; lost events are asked for again",
+            EVENTS, False,
+            f"GitHub failed to deliver {plural(len(missed), 'event')} of {slug} since yesterday",
+            "check the webhook's URL and secret at GitHub; lost events are asked for again",
         )  # fmt: skip
     return CheckResult(EVENTS, True, f"GitHub delivers the events of {slug}")

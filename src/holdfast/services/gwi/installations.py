@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.errors import NotFoundError
 from holdfast.kit.audit import AuditEntry, AuditFactory
+from holdfast.plural import plural
 from holdfast.services.gwi.domain.github_events import (
     EventAccount,
     EventInstallation,
@@ -140,7 +141,7 @@ class InstallationEvents:
         tenant.installation_id = 0
         repos = await self._repos(tenant.id)
         await self._disable(tx, [repo.id for repo in repos], tenant.id)
-        return f"{len(repos)} repositories disabled"
+        return f"{plural(len(repos), 'repository', 'repositories')} disabled"
 
     async def _suspend(
         self, tx: Transaction, tenant: Tenant, installation: Installation, event: GithubEvent
@@ -170,7 +171,7 @@ class InstallationEvents:
     ) -> str:
         ids = [repo_id_of(one.id) for one in event.repositories_removed]
         await self._disable(tx, ids, tenant.id)
-        return f"{len(ids)} repositories disabled"
+        return f"{plural(len(ids), 'repository', 'repositories')} disabled"
 
     # -- repositories and people ----------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class InstallationEvents:
             enabled = repo_id_of(about.id) in before or count < room
             count += repo_id_of(about.id) not in before and enabled
             tx.write(put(self._repo(about, tenant.id, stored.doc if stored else None, enabled=enabled)))
-        return f"{len(found)} repositories, {count} newly enabled"
+        return f"{plural(len(found), 'repository', 'repositories')}, {count} newly enabled"
 
     def _repo(self, about: EventRepository, tenant_id: str, known: Repo | None, *, enabled: bool) -> Repo:
         now = self._clock.now()

@@ -12,6 +12,7 @@ from holdfast.errors import ConflictError, ForbiddenError, LimitReachedError, No
 from holdfast.kit.audit import AuditEntry, AuditFactory
 from holdfast.kit.metering import MeterFactory, day_of, month_of
 from holdfast.kit.runs import Runs, Workflow
+from holdfast.plural import plural
 from holdfast.services.gwi.domain.plans import concurrent_runs_max
 from holdfast.services.gwi.models.records import AUDIT, METER
 from holdfast.services.gwi.models.runs import RUNS, AgentRun, RunTotals, RunTrigger, RunType
@@ -108,7 +109,8 @@ class RunStarts:
         try:
             await self._meters(tenant.id, models=METER).take(tx, AT_ONCE, limit=at_once)
         except LimitReachedError as fault:
-            message = f"{at_once} runs are under way, as many as the plan {plan} allows; wait for one to end"
+            busy = plural(at_once, "run is", "runs are")
+            message = f"{busy} under way, as many as the plan {plan} allows; wait for one to end"
             raise LimitReachedError(
                 message, usage=fault.usage, limit=at_once, plan=plan, after_s=AT_ONCE_S
             ) from None

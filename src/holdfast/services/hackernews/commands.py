@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.clock import from_us
+from holdfast.plural import plural
 from holdfast.services.hackernews.backfill import BackfillProgress, Report
 from holdfast.services.hackernews.domain.selection import StoriesQuery, domain_of
 from holdfast.services.hackernews.domain.spans import PAGE_MAX
@@ -143,7 +144,8 @@ def run_worker(ctx: typer.Context, as_json: AsJson = False) -> None:
     refreshed = sum(found.refreshed.values())
     text = (
         f"{found.new} new, {refreshed} refreshed, {found.gone} gone, {found.other} no stories, "
-        f"{found.failed} failed ({found.reads} reads, {found.writes} writes, {found.ms} ms)"
+        f"{found.failed} failed"
+        f" ({plural(found.reads, 'read')}, {plural(found.writes, 'write')}, {found.ms} ms)"
     )
     if found.gap is not None:
         text += f"\nstories from {found.gap.first_id} to {found.gap.last_id} may be missing: back-fill them"

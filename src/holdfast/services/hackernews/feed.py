@@ -10,6 +10,7 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
 from holdfast.clock import from_us
+from holdfast.plural import plural
 from holdfast.services.hackernews.domain.presentation import StoryCard
 
 MEDIA_TYPE: Final = "application/rss+xml; charset=utf-8"
@@ -53,7 +54,11 @@ def _add_item(channel: Element, card: StoryCard) -> None:
     _add(item, "comments", card.comments_url)
     _add(item, "pubDate", format_datetime(from_us(card.time * 1_000), usegmt=True))
     _add(item, f"{{{_CREATOR}}}creator", card.by)
-    _add(item, "description", f"{card.score} points, {card.descendants} comments: {card.comments_url}")
+    _add(
+        item,
+        "description",
+        f"{plural(card.score, 'point')}, {plural(card.descendants, 'comment')}: {card.comments_url}",
+    )
 
 
 def _add(parent: Element, tag: str, text: str, **attributes: str) -> None:

@@ -251,7 +251,7 @@ class Renewals:
 
     @operation("dead_letter.replayed", area=AREA, verb="replay", needs="developer", subject="delivery_id")
     async def replay_dead_letter(self, by: Operator, delivery_id: str) -> bool:
-        """Send a dead delivery again; False where that was done since."""
+        """Send a dead letter again; False where that was done since."""
         await get_or_404(self.store(by.tenant_id), DeadLetterRow, delivery_id, what="dead letter")
         outbox = self.outbox(by.tenant_id)
         return await by.commit(lambda tx: outbox.replay_one(delivery_id, tx, only=["dead"]))

@@ -11,6 +11,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from holdfast.errors import DeclarationError
 from holdfast.model.export.firestore_indexes import firestore_indexes
 from holdfast.model.export.firestore_rules import firestore_rules
+from holdfast.plural import plural
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore import wire
 from holdfast.store.firestore.client import FirestoreClient
@@ -73,7 +74,7 @@ class DeployedSchema:
         except DeclarationError:
             # Models that name roles without saying who has them have no rules to deploy.
             return []
-        return [f"rules of {len(schemas)} collections, {digest}"]
+        return [f"rules of {plural(len(schemas), 'collection')}, {digest}"]
 
     async def _write(self, recorded: dict[str, Any]) -> None:
         document = wire.Document(name=self._name, fields=encode_fields(recorded))

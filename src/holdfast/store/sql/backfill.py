@@ -81,7 +81,7 @@ def delete_orphans(mapping: TableMapping, table: str) -> str:
 
 
 def prepare_row(mapping: TableMapping, row: Row, backfill: Backfill) -> Prepared:
-    """Return a row's document prepared anew.
+    """Return a row's document prepared again.
 
     A claim may have changed a claimed column since the body was written, so the column wins, unless it
     is new and nothing was written to it yet.

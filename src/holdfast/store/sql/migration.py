@@ -180,7 +180,7 @@ class _TablePlan:
             yield MigrationStep(label=f"fill {self._mapping.table} again", notes=notes)
 
     def _replace(self, table: Table, column: str) -> list[str]:
-        """Drop a column whose indexes are then created anew."""
+        """Drop a column whose indexes are then created again."""
         indexes = self._found.indexes.get(table.name, {})
         self._dropped.update(name for name, index in indexes.items() if column in index.columns)
         return self._drop(table, column)

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 import msgspec
 
+from holdfast.plural import plural
 from holdfast.services.c4lendar.domain.parser import EventDetails
 
 TEXT_CHARACTERS_MAX = 4_000
@@ -53,7 +54,7 @@ def event_text(
 
 def _result_lines(results: Sequence[AccountResult]) -> list[str]:
     done = sum(one.ok for one in results)
-    lines = [f"{done}/{len(results)} accounts"]
+    lines = [f"{done}/{plural(len(results), 'account')}"]
     for one in results:
         if not one.ok:
             again = " – will be tried again" if one.again else ""

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError, TooLargeError
+from holdfast.plural import plural
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.domain.changes import ChangedPath, PreparedChange, action_of
 from holdfast.services.gwi.domain.diffs import diff_of
@@ -45,7 +46,9 @@ class CodeAgent:
         patchset = task.candidate or await self._write(task)
         change = await self._prepare(task, patchset)
         output = {"files": [path.file for path in change.paths], "message": change.message}
-        return AgentResult(output=output, summary=f"{len(change.paths)} files changed", change=change)
+        return AgentResult(
+            output=output, summary=f"{plural(len(change.paths), 'file')} changed", change=change
+        )
 
     async def _write(self, task: AgentTask) -> Patchset:
         if task.model is None:

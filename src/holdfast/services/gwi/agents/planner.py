@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.plural import plural
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.domain.planning import draft_plan, plan_of_patch
 from holdfast.services.gwi.domain.subjects import Subject, WorkType, classify
@@ -28,7 +29,7 @@ class PlanAgent:
             plan = draft_plan(_type_of(task), _title(task), files=await self._files(task))
         return AgentResult(
             output=msgspec.to_builtins(plan),
-            summary=f"{len(plan.steps)} steps, {len(plan.affected_files)} files",
+            summary=f"{plural(len(plan.steps), 'step')}, {plural(len(plan.affected_files), 'file')}",
         )
 
     async def _files(self, task: AgentTask) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidError
+from holdfast.plural import plural
 from holdfast.providers.github.types import GitTreeEntry
 from holdfast.services.gwi.agents.code_host import changed_paths
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
@@ -81,7 +82,9 @@ class ResolveAgent:
         if merged.open:
             answer = await self._propose(task, new)
             if answer is None:
-                return MergePart(conflict=f"{path}: {merged.open} conflicts that only people can decide")
+                return MergePart(
+                    conflict=f"{path}: {plural(merged.open, 'conflict')} that only people can decide"
+                )
             new = answer
         changed = ChangedPath(
             file=path, action="modify", content=new, mode=mine.mode, diff=diff_of(path, old, new)
@@ -102,7 +105,7 @@ def _result(change: PreparedChange, parts: list[MergePart]) -> AgentResult:
         "files": [path.file for path in change.paths], "resolved": resolved, "conflicts": change.conflicts,
         "proposed": proposed,
     }  # fmt: skip
-    summary = f"{len(change.paths)} files merged, {len(change.conflicts)} conflicts left"
+    summary = f"{plural(len(change.paths), 'file')} merged, {plural(len(change.conflicts), 'conflict')} left"
     return AgentResult(output=output, summary=summary, change=change)
 
 

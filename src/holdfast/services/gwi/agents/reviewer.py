@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from holdfast.plural import plural
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.domain.diffs import FileDiff, parse_diff
 from holdfast.services.gwi.domain.review import FINDINGS_MAX, Finding, Severity, review, verdict
@@ -44,7 +45,9 @@ class ReviewAgent:
             findings = [*findings, *await self._of_model(task, diff, files)][:FINDINGS_MAX]
         said = verdict(findings)
         output = {"verdict": said, "findings": msgspec.to_builtins(findings)}
-        return AgentResult(output=output, summary=f"{len(findings)} findings: {said.replace('_', ' ')}")
+        return AgentResult(
+            output=output, summary=f"{plural(len(findings), 'finding')}: {said.replace('_', ' ')}"
+        )
 
     async def _diff(self, task: AgentTask) -> str:
         if task.change is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.plural import plural
 from holdfast.services.gwi.agents.interface import AgentResult, AgentTask
 from holdfast.services.gwi.domain.complexity import complexity_of
 from holdfast.services.gwi.domain.diffs import FileDiff, parse_diff
@@ -23,7 +24,9 @@ class TriageAgent:
             "parts": msgspec.to_builtins(complexity.parts), "files": [one.path for one in files][:300],
             "lines": lines,
         }  # fmt: skip
-        summary = f"Complexity {complexity.score:g} of 10: {len(files)} files, {lines} lines"
+        summary = (
+            f"Complexity {complexity.score:g} of 10: {plural(len(files), 'file')}, {plural(lines, 'line')}"
+        )
         return AgentResult(output=output, summary=summary)
 
     async def _files(self, task: AgentTask) -> list[FileDiff]:

@@ -97,7 +97,7 @@ def propose_command(
 
     \b
     Example:
-      holdfast gwi candidates propose wi-1 --tenant gh-org-7 --file src/cart.py=cart.py -m "Mend the cart"
+      holdfast gwi candidates propose wi-1 --tenant gh-org-7 --file src/cart.py=cart.py -m "Fix the cart"
     """
     patch = _patch(file, delete, message)
     done = ctx.obj.operate_service(

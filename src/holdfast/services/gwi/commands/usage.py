@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.plural import plural
 from holdfast.services.gwi.commands.options import NAME, AsJson, Tenant
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.usage import MONTH, UsageDrift, UsageSummary
@@ -59,7 +60,7 @@ def rebuild_command(
     found: UsageDrift = ctx.obj.operate_service(
         NAME, lambda gwi, by: gwi.usage.rebuild(by, month=month, mend=mend), tenant_id=tenant
     )
-    text = f"{found.month}: {len(found.drifts)} sums differ from the ledger"
+    text = f"{found.month}: {plural(len(found.drifts), 'sum differs', 'sums differ')} from the ledger"
     ctx.obj.print_result(found, text + (", set right" if mend and found.drifts else ""), as_json=as_json)
     if found.drifts and not mend:
         raise typer.Exit(1)

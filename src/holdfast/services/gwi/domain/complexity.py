@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.plural import plural
 from holdfast.services.gwi.domain.diffs import FileDiff
 from holdfast.services.gwi.domain.risk import is_config, touches_security
 
@@ -57,7 +58,7 @@ def _by_size(files: Sequence[FileDiff]) -> Iterator[ComplexityPart]:
     if lines > 200:
         yield ComplexityPart("lines", 2.0 if lines > 500 else 1.0, f"{lines} lines change")
     if len(files) > 8:
-        yield ComplexityPart("files", 1.5, f"{len(files)} files change")
+        yield ComplexityPart("files", 1.5, plural(len(files), "file changes", "files change"))
     if hunks > 5:
         yield ComplexityPart("hunks", 1.5, f"{hunks} places change")
 

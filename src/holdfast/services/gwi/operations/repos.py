@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from holdfast.errors import LimitReachedError, NotFoundError
 from holdfast.operation import Operator, operation
+from holdfast.plural import plural
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import Repo, RepoSettings, RiskMode, Tenant, repo_id_of
 from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
@@ -58,9 +59,10 @@ async def connect_repos(
     query = Query(Repo).under(tenant.id).where("enabled", "==", True).order_by("github_full_name")
     enabled = await store.tenant(tenant.id).count(query)
     if new and enabled + new > tenant.plan_limits.repos_max:
+        allowed = plural(tenant.plan_limits.repos_max, "repository", "repositories")
         raise LimitReachedError(
-            f"the plan {tenant.plan} has {tenant.plan_limits.repos_max} repositories; disconnect one or "
-            "change the plan", usage=enabled, limit=tenant.plan_limits.repos_max, plan=tenant.plan,
+            f"the plan {tenant.plan} has {allowed}; disconnect one or change the plan",
+            usage=enabled, limit=tenant.plan_limits.repos_max, plan=tenant.plan,
         )  # fmt: skip
     repos = [_connected(one, tenant.id, before[one.github_repo_id], now=now) for one in asked]
     tx.write(*map(put, repos), patch(Tenant, tenant.id, changes={"updated_at": now}))

@@ -12,6 +12,7 @@ import typer
 
 from holdfast.errors import InvalidError
 from holdfast.operation import Operator
+from holdfast.plural import plural
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
@@ -160,8 +161,9 @@ def _describe(state: SourceState, now: datetime) -> str:
         lines = [f"{state.source}: never read to the end"]
     else:
         age_s = (now - state.read_at).total_seconds()
-        lines = [f"{state.source}: as of {state.read_at:%Y-%m-%d %H:%M:%S} UTC, {age_s / 60:.0f} minutes ago"]
-    lines += [f"  {table}: {one.rows} rows, {one.bad} bad" for table, one in state.tables.items()]
+        age = plural(round(age_s / 60), "minute")
+        lines = [f"{state.source}: as of {state.read_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"]
+    lines += [f"  {table}: {plural(one.rows, 'row')}, {one.bad} bad" for table, one in state.tables.items()]
     lines += [f"  bad: {_place(one)}: {one.field}: {one.reason}" for one in state.bad_rows]
     if state.failed_at is not None:
         lines.append(f"  failed at {state.failed_at:%Y-%m-%d %H:%M:%S} UTC: {state.error}")
@@ -206,7 +208,9 @@ def sample_command(
 
     done = with_renewals(ctx, act)
     properties = -(-done // per_property)
-    text = f"{done} residents in {properties} properties, property-0001 and on"
+    text = (
+        f"{plural(done, 'resident')} in {plural(properties, 'property', 'properties')}, property-0001 and on"
+    )
     terminal(ctx).print_result({"residents": done, "properties": properties}, text, as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.errors import InvalidError
+from holdfast.plural import plural
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
@@ -162,7 +163,7 @@ def outcome_command(
     ctx: typer.Context,
     resident_id: ResidentId,
     lease_id: Annotated[str, typer.Argument(metavar="LEASE", help="The lease that ended or was renewed.")],
-    outcome: Annotated[Literal["renewed", "left"], typer.Argument(help="What became of it.")],
+    outcome: Annotated[Literal["renewed", "left"], typer.Argument(help="Renewed, or left.")],
     on: Annotated[str, typer.Option(metavar="DAY", help="When it was decided.")],
     tenant: Tenant = OWN,
     as_json: AsJson = False,
@@ -219,4 +220,4 @@ def calibration_command(
     terminal(ctx).print_table(bands, ("low", "high", "count", "left", "rate"), as_json=False)
     brier = "–" if result.brier is None else f"{result.brier:.4f}"
     auc = "–" if result.auc is None else f"{result.auc:.4f}"
-    typer.echo(f"{result.count} outcomes, {result.left} left; Brier {brier}, AUC {auc}")
+    typer.echo(f"{plural(result.count, 'outcome')}, {result.left} left; Brier {brier}, AUC {auc}")

@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from holdfast.plural import plural
 from holdfast.services.renewals.domain.dates import months_before, whole_months
 from holdfast.services.renewals.domain.money import Cents, from_cents
 
@@ -152,7 +153,7 @@ def assess(facts: Facts, *, as_of: date, rules: Rules) -> Assessment:
 
 
 def tier_of(score: int, thresholds: Thresholds) -> Tier:
-    """The tier by today's thresholds; what is stored with a score is never judged anew."""
+    """The tier by today's thresholds; what is stored with a score is never judged again."""
     if score >= thresholds.high:
         return "high"
     return "medium" if score >= thresholds.medium else "low"
@@ -184,7 +185,7 @@ def _when(days: int | None) -> str:
 
 
 def _days(count: int) -> str:
-    return "1 day" if count == 1 else f"{count} days"
+    return plural(count, "day")
 
 
 def delinquency_signal(facts: Facts, *, as_of: date, rules: Rules) -> Signal:

@@ -120,7 +120,7 @@ class Import:
     async def _apply(
         self, lease: Lease, sheets: dict[str, CsvTable], *, trusted: SourceState | None, tell: Tell
     ) -> dict[str, TableReport]:
-        """Remove, then keep: a name that is given up can be taken, and nothing refers to what goes."""
+        """Remove, then keep: a name that is released can be taken, and nothing refers to what goes."""
         removed = dict.fromkeys(sheets, 0)
         if self._source.mirrored:
             for table in reversed(sheets):

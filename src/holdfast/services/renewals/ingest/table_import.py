@@ -148,7 +148,7 @@ class TableImport:
         return bad
 
     async def _with_parents(self, lines: list[Line]) -> list[Line]:
-        """Those whose references lead somewhere; a price learns its unit's property on the way."""
+        """Those whose references lead somewhere; a price gets its unit's property from the unit."""
         for field, cls in REFERS.get(self.report.table, {}).items():
             named = dict.fromkeys(getattr(line.document, field) for line in lines)
             ids = [id for id in named if _is_id(id)]

@@ -186,7 +186,7 @@ class Calculation:
         job = self._job
         job.scored += lot.scored
         job.skipped += lot.skipped
-        # What is put out for a disabled endpoint is on record as skipped, and not sent.
+        # Events for a disabled endpoint are on record as skipped, and not sent.
         if self._endpoint is not None and self._endpoint.status != "disabled":
             job.sent += lot.sent
         job.after = lot.after

@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.model import schema_of
+from holdfast.plural import plural
 from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.jobs.risk_events import (
     BATCH,
@@ -171,7 +172,7 @@ def _join(job: TriggerJob, run: Summary, tiers: Sequence[Tier]) -> TriggerJob:
     earlier = "" if job.calculated_at == run.calculated_at else " of an earlier run"
     by = f", requested by {job.requested_by}" if job.requested_by else ""
     raise ConflictError(
-        f"a job is sending {job.residents:,} residents of {job.property_id!r} to the RMS"
+        f"a job is sending {plural(job.residents, 'resident')} of {job.property_id!r} to the RMS"
         f" ({' and '.join(job.tiers)} risk{earlier}, {job.id}{by}); wait until it is done, or cancel it with"
         f" `holdfast runs cancel {job.id} --collection {COLLECTION}`"
     )
@@ -185,6 +186,7 @@ def describe_progress(job: TriggerJob) -> str:
     if job.status == "completed":
         return describe_counts(job.counts)
     if job.status in ("pending", "running"):
-        return f"Sending {job.residents:,} residents to the RMS; {job.told:,} are done."
+        return f"Sending {plural(job.residents, 'resident')} to the RMS; {job.told:,} done."
     why = job.error or "no reason was given"
-    return f"{job.told:,} of {job.residents:,} residents were sent to the RMS, then this {job.status}: {why}."
+    sent = f"{job.told:,} of {plural(job.residents, 'resident')}"
+    return f"{sent} were sent to the RMS, then this {job.status}: {why}."

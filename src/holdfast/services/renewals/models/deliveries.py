@@ -159,7 +159,7 @@ def _upgrade_dead_letter(fields: dict[str, Any]) -> dict[str, Any]:
     all_columns=True,
 )
 class DeadLetterRow(DeadLetter):
-    """Why a delivery was given up, for people to review, replay or mark as resolved."""
+    """Why a delivery is dead, for people to review, replay or mark as resolved."""
 
     id: str = field(name="webhook_delivery_state_id")
     tenant_id: str = field(default="-", name="tenant_id")

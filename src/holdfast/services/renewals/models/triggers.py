@@ -1,4 +1,4 @@
-"""Trigger jobs: runs of the kit that tell the RMS of a great many."""
+"""Trigger jobs: runs of the kit that send a great many events to the RMS."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class CalibrationPages:
         return await rules_of(self._renewals.store(ask.tenant_id), property_id)
 
     async def what_if(self, ask: PageRequest) -> Mapping[str, Any]:
-        """The query string alone decides, so that nothing is stored and a link shows the same again."""
+        """The query string alone decides, so that nothing is stored and a link shows the same."""
         head = await load_header(self._renewals, ask.tenant_id, ask.path["property_id"])
         rules = await self._rules(ask, head.property.id)
         given = _given(ask, rules)
