@@ -76,7 +76,6 @@ async def live(
         stop = asyncio.Event()
         working = asyncio.create_task(runtime.work(stop)) if work else None
         try:
-            _announce(listener)
             await (greet or print_access)(runtime, address_of(listener))
             freeze_gc()
             surface.ready = True
@@ -104,11 +103,6 @@ def settings(surface: AsgiApp) -> uvicorn.Config:
     )
 
 
-def _announce(listener: socket.socket) -> None:
-    sys.stderr.write(f"holdfast {__version__} serves on {address_of(listener)} (Ctrl-C stops it)\n")
-    sys.stderr.flush()
-
-
 def address_of(listener: socket.socket) -> str:
     """Where a browser on this machine finds it."""
     host, port = listener.getsockname()[:2]
@@ -123,7 +117,9 @@ async def first_link(runtime: Runtime, address: str) -> str | None:
 
 
 async def print_access(runtime: Runtime, address: str) -> None:
-    """Print how to get in while nobody can: nothing is open by default."""
+    """Print where it serves, and how to get in while nobody can: nothing is open by default."""
+    sys.stderr.write(f"holdfast {__version__} serves on {address} (Ctrl-C stops it)\n")
+    sys.stderr.flush()
     link = await first_link(runtime, address)
     if link is not None:
         sys.stdout.write(f"nobody can sign in yet; open this once, within an hour:\n  {link}\n")

@@ -6,6 +6,8 @@ import math
 from typing import Final
 from urllib.parse import parse_qs, quote
 
+from litestar.datastructures import Cookie
+
 from holdfast import errors
 from holdfast.errors import HoldfastError, InvalidError, LimitReachedError, RetryLaterError, TooLargeError
 
@@ -63,6 +65,14 @@ def cookie_name(name: str, *, secure: bool, path: str = "/") -> str:
     """
     prefix = "__Host-" if path == "/" else "__Secure-"
     return f"{prefix}{name}" if secure else name
+
+
+def browser_cookie(name: str, value: str, *, max_age_s: float, secure: bool, path: str = "/") -> Cookie:
+    """A cookie that scripts can't read and other sites' requests don't carry; an age of 0 removes it."""
+    return Cookie(
+        key=cookie_name(name, secure=secure, path=path), value=value, max_age=int(max_age_s), path=path,
+        httponly=True, samesite="lax", secure=secure,
+    )  # fmt: skip
 
 
 def is_secure(public_url: str) -> bool:

@@ -27,7 +27,7 @@ from holdfast.kit.connections.consents import TTL_S
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import sessions
 from holdfast.routing import By, RequestBody, action_route
-from holdfast.web import SIGN_IN, cookie_name, is_secure, next_of, parse_form, status_of
+from holdfast.web import SIGN_IN, browser_cookie, cookie_name, is_secure, next_of, parse_form, status_of
 
 log = structlog.get_logger("holdfast.console")
 
@@ -218,10 +218,7 @@ class SignIn:
         return request.cookies.get(cookie_name(BROWSER_COOKIE, secure=self._secure, path=SIGN_IN), "")
 
     def _cookie(self, value: str, max_age_s: int, *, key: str = COOKIE, path: str = "/") -> Cookie:
-        return Cookie(
-            key=cookie_name(key, secure=self._secure, path=path), value=value, max_age=max_age_s, path=path,
-            httponly=True, samesite="lax", secure=self._secure,
-        )  # fmt: skip
+        return browser_cookie(key, value, max_age_s=max_age_s, secure=self._secure, path=path)
 
 
 def _sentence(fault: HoldfastError) -> str:

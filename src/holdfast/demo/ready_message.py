@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from holdfast.config import redact
 from holdfast.demo.service import NAME
+from holdfast.demo.sign_in import OWNER, prepare_owner
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.runtime import Runtime
-from holdfast.server import first_link
 
 
 async def ready_message(runtime: Runtime, world: SimulatorSet) -> str:
-    """The lines, with the one-time sign-in link while there is no user yet."""
-    url = world.public_url
-    link = await first_link(runtime, url)
+    """The lines; the first address signs in whoever opens it."""
+    url, code = world.public_url, await prepare_owner(runtime)
     services = ", ".join(service.address for service in runtime.services if service.name != NAME)
     simulators = ", ".join(f"{name} {simulator.url}" for name, simulator in world.simulators.items())
     return "\n".join([
         "",
-        f"  Sign in     {link or f'{url}/sign-in'}",
-        *(["              (valid once, for an hour: choose a name and a password)"] if link else []),
-        f"  Try it      {url}/console/{NAME}",
+        f"  Try it      {url}/{NAME}/sign-in?code={code}",
+        f"              (signs you in as {OWNER}, the owner; Ctrl-C stops the demo)",
         f"  Services    {services or 'none yet'}",
         f"  Simulators  {simulators}",
         "              (GET /_control there lists the commands)",

@@ -11,14 +11,17 @@ from typing import Any, Final
 
 import msgspec
 import structlog
+from litestar import Request, Response, get
 from litestar.params import FromPath, JSONBody
 
 from holdfast.clock import Clock
 from holdfast.demo.models import SeededScene
 from holdfast.demo.scene import Scene, ScenePage, Stage
+from holdfast.demo.sign_in import enter
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
 from holdfast.kit.access import ApiToken, User
+from holdfast.kit.access.authorization import PUBLIC
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
 from holdfast.kit.worker_loop import wait_first, wait_for_wake
@@ -179,7 +182,11 @@ class SceneRunner:
             """Run a control on the simulators or on a service."""
             return ControlResponse(await self.cause(by, scene, control, given=data.given))
 
-        return [scenes, cause]
+        @get("/sign-in", opt={"needs": PUBLIC}, include_in_schema=False)
+        async def sign_in(request: Request[Any, Any, Any], code: str = "") -> Response[None]:
+            return await enter(self.stage.runtime, request, code=code, page=f"/console/{NAME}")
+
+        return [scenes, cause, sign_in]
 
 
 async def _claim_store(store: Store) -> None:

@@ -21,7 +21,7 @@ async def _found(issuer: Issuer) -> CheckResult:
 async def test_an_issuer_whose_keys_can_be_had_is_fine() -> None:
     async with issuing(SystemClock()) as issuer:
         found = await _found(issuer.settings())
-    assert (found.name, found.fine, found.message) == ("issuer", True, f"{issuer.url} has 1 keys")
+    assert (found.name, found.fine, found.message) == ("issuer", True, f"{issuer.url} has 1 key")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.errors import ReauthRequiredError
 from holdfast.services.calendar_sync.domain.mappings import is_in_domain
-from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy, fail_sync, request_sync
+from holdfast.services.calendar_sync.domain.sync_state import (
+    SyncPolicy,
+    fail_sync,
+    request_sync,
+    retry_attention,
+)
 from holdfast.services.calendar_sync.models import CalendarState
 from holdfast.simulators.google import Restore, RevokeAccess
 from holdfast.store import put
@@ -87,11 +93,38 @@ def test_a_push_shortens_the_wait_for_credentials_and_no_other(clock: ManualCloc
 def test_many_calendars_without_credentials_ask_google_at_a_steady_rate() -> None:
     policy = SyncPolicy()
     assert [policy.attention_wait_s(count) for count in (1, 20, 100, 10_000)] == [30, 30, 150, 3_600]
+    # What failed for the first time may be restored already; of many, each still waits its turn.
+    assert [policy.attention_wait_s(count, first=True) for count in (1, 20, 100)] == [5, 30, 150]
+
+
+def test_a_calendar_that_is_being_synced_when_access_is_restored_is_tried_again_soon(
+    clock: ManualClock,
+) -> None:
+    now = clock.now()
+    held = CalendarState(
+        calendar_id=ALICE, status="attention", failures=3, owner="worker", due_at=now + timedelta(minutes=1)
+    )
+    restored = retry_attention(held, now)
+    assert restored.due_at == held.due_at
+    failed = fail_sync(restored, ReauthRequiredError("invalid_grant"), now=now, policy=SyncPolicy(), spread=0)
+    assert failed is not None
+    assert failed.due_at == now + timedelta(seconds=5)
+
+
+async def test_figures_of_lost_credentials_agree_with_one_another(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await _out_of_credentials(harness)
+    report = await harness.engine.status()
+    shown, health = report.response(), report.health()
+    assert (shown.calendars["attention"], shown.needs_attention, shown.calendars["failing"]) == (1, 1, 0)
+    assert (health.status, list(health.reasons)) == (
+        "degraded",
+        [f"needs attention, credentials are gone: {ALICE}"],
+    )
+    assert "holdfast_calendar_sync_channels_need_attention 1.0" in await harness.metrics()
 
 
 def test_a_calendar_that_is_not_mapped_is_not_tried_for_ever(clock: ManualClock) -> None:
-    from holdfast.errors import ReauthRequiredError
-
     fault, policy, now = ReauthRequiredError("invalid_grant"), SyncPolicy(), clock.now()
     state = CalendarState(calendar_id=ALICE, unmapped_at=now - timedelta(days=29))
     later = fail_sync(state, fault, now=now, policy=policy, spread=0)

@@ -113,7 +113,7 @@ async def test_a_review_finds_what_the_rules_find(sqlite_url: str, tmp_path: Pat
         assert run.status == "completed", run.error
         found = (await shop.harness.gwi.runs.steps(TENANT, run.id))[1].output
         assert [one["rule"] for one in found["findings"]] == ["no_test"]
-        assert "1 findings" in shop.seen["comments"][0]["body"]
+        assert "1 finding" in shop.seen["comments"][0]["body"]
 
 
 async def test_a_resolve_merges_as_git_does_and_pushes_to_the_pull_request(

@@ -11,14 +11,23 @@ from holdfast.runtime import Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
+FIRST_SHOWN: Final[tuple[Status, ...]] = ("pending", "processing", "parked", "done")
 
 
 def pages(runtime: Runtime) -> list[Page]:
     async def many(ask: PageRequest) -> Mapping[str, Any]:
         states = get_args(Status)
-        state = cast(Status, ask.choice("status", states, default="pending"))
+        state = cast(Status, ask.choice("status", ("", *states), default="") or await _first_state(ask))
         page = await inbox.list_messages(runtime, ask.tenant_id, status=state, limit=ROWS, cursor=ask.cursor)
         return {"rows": page.items, "after": page.cursor, "state": state, "states": states}
+
+    async def _first_state(ask: PageRequest) -> Status:
+        """The first state that any message is in: those that wait or need somebody before those done."""
+        for state in FIRST_SHOWN:
+            page = await inbox.list_messages(runtime, ask.tenant_id, status=state, limit=1)
+            if page.items:
+                return state
+        return FIRST_SHOWN[0]
 
     async def one(ask: PageRequest) -> Mapping[str, Any]:
         item = await inbox.get(runtime, ask.tenant_id, ask.path["item_id"])

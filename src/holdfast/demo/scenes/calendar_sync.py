@@ -157,14 +157,15 @@ async def revoke(stage: Stage) -> str:
 async def restore(stage: Stage) -> str:
     stage.world.get(GoogleSimulator).run(Restore(email=ALICE))
     await _operations(stage).reload(stage.runtime.operator(SERVICE, NO_TENANT, actor="demo"))
-    return "Access is restored; what waited for it is retried."
+    return "Access is restored: her calendar is synced again in a moment."
 
 
 async def facts(stage: Stage) -> list[Fact]:
     report = await _operations(stage).engine.status()
     facts: list[Fact] = [
+        ("Health", report.status()),
         ("Channels open", str(report.by_status.get("active", 0))),
-        ("Calendars that need attention", str(report.by_sync_status.get("attention", 0))),
+        ("Calendars that need attention", str(report.needs_attention)),
     ]
     if meetings := [one for one in _events(stage.world.get(GoogleSimulator), ALICE) if one.get("attendees")]:
         last = max(meetings, key=lambda one: str(one["updated"]))

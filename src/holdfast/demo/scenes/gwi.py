@@ -43,6 +43,7 @@ PLAN: Final = "pro"
 # The installer of the App becomes the owner; these are members besides.
 PEOPLE: Final[Mapping[str, MemberRole]] = {"maintainer": "admin", "reviewer": "developer"}
 BREAKS: Final = 6
+AUTOMATIC: Final = "gwi:auto"
 NO_ISSUE: Final = "Open an issue first."
 NO_PULL: Final = "Open a pull request first."
 
@@ -102,7 +103,10 @@ async def act(stage: Stage) -> None:
     if {one.guid for one in log} - {one.guid for one in log if one.status_code}:
         await _reconcile(stage)
     stored = await store.get(Tenant, id)
-    if stored is None or stored.doc.plan == PLAN:
+    if stored is None:
+        return
+    if stored.doc.plan == PLAN:
+        await _first_work(stage)
         return
     members = [
         Member(user_id=user_id(stage, login), tenant_id=id, role=role, created_at=now, updated_at=now)
@@ -110,6 +114,16 @@ async def act(stage: Stage) -> None:
     ]
     await store.commit(*map(put, members))
     await _gwi(stage).tenants.change_plan(stage.operator(id), PLAN)
+
+
+async def _first_work(stage: Stage) -> None:
+    """A run that waits for approval, and a candidate, until there were some: so no page is empty."""
+    gwi, id = _gwi(stage), tenant_id(stage)
+    labels = {label["name"] for one in _topics(stage) for label in one["labels"]}
+    if AUTOMATIC not in labels and not (await gwi.runs.page(id, RunFilter(), limit=1)).docs:
+        await label_auto(stage)
+    if not (await gwi.candidates.page(id, limit=1)).docs:
+        await _propose(stage)
 
 
 async def _reconcile(stage: Stage) -> int:
@@ -161,10 +175,10 @@ async def _comment(stage: Stage, number: int, text: str) -> str:
 
 
 async def label_auto(stage: Stage) -> str:
-    number = _newest(stage, without="gwi:auto")
+    number = _newest(stage, without=AUTOMATIC)
     if number is None:
         return NO_ISSUE
-    _github(stage).run(AddLabel(repo=REPO, number=number, label="gwi:auto", by="maintainer"))
+    _github(stage).run(AddLabel(repo=REPO, number=number, label=AUTOMATIC, by="maintainer"))
     return (
         f"Number {number} starts a run by itself, as ten a day may: a language model writes the change. "
         "It waits under Approvals until a colleague approves."
@@ -180,6 +194,10 @@ def _person(stage: Stage, login: str) -> Operator:
 async def propose(stage: Stage) -> str:
     """The reviewer proposes a change for the first item without any: a harmless one, or a critical one."""
     await act(stage)
+    return await _propose(stage)
+
+
+async def _propose(stage: Stage) -> str:
     gwi, path = _gwi(stage), random.choice(("tides/table.py", "tides/security.py"))
     text = f"{TABLE}\n\ndef revision():\n    return {random.randrange(1_000)}\n"
     action: Any = "modify" if path in FILES else "create"
@@ -292,7 +310,7 @@ scene = Scene(
         Control(name="conflict", label="Make a conflict", run=make_conflict),
         Control(name="triage", label="Comment /gwi triage", run=comment_triage),
         Control(name="resolve", label="Comment /gwi resolve", run=comment_resolve),
-        Control(name="label", label="Label gwi:auto", run=label_auto),
+        Control(name="label", label=f"Label {AUTOMATIC}", run=label_auto),
         Control(name="propose", label="Propose a change", run=propose),
         Control(name="approve", label="A colleague approves", run=approve),
         Control(name="apply", label="Apply it", run=apply),

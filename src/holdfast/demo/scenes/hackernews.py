@@ -58,7 +58,9 @@ async def open_scene(stage: Stage) -> None:
 
 
 async def act(stage: Stage) -> None:
-    """Somebody posts, many vote."""
+    """Somebody posts, many vote; the first round does not wait for its minute."""
+    if not await _operations(stage).rounds(limit=1):
+        await run_round(stage)
     hackernews = stage.world.get(HackerNewsSimulator)
     hackernews.run(Age(hours=0.1))
     if random.random() < 0.5:

@@ -21,6 +21,7 @@ from holdfast.kit.outbox import (
     RetryPolicy,
     new_secret,
 )
+from holdfast.operations import tokens
 from holdfast.simulators.rms import InjectedFault, RmsSimulator
 from holdfast.store import PRESENT, Query, create, patch
 
@@ -54,10 +55,12 @@ async def _set_endpoint(stage: Stage, endpoint_id: str, url: str, *, waits_s: tu
 
 
 async def seed(stage: Stage) -> None:
-    """A day's events, and three that an old receiver refused."""
+    """A token, a day's events, and three that an old receiver refused."""
     stage.world.get(RmsSimulator).inject(
         InjectedFault(count=3, path="/old-mill", status=500, reason="retired")
     )
+    if not (await tokens.list_tokens(stage.runtime, TENANT, limit=1)).items:
+        await tokens.create(stage.runtime, stage.operator(TENANT), "property system", role="viewer")
     now = stage.clock.now()
     for number in range(SEEDED):
         event = _event(f"demo-seed-{number:03}", random.Random(number))
@@ -72,8 +75,9 @@ async def act(stage: Stage) -> None:
 async def _send(stage: Stage, endpoint_id: str, event: Event) -> None:
     stored = await stage.store.tenant(TENANT).get(Endpoint, endpoint_id)
     assert stored is not None
+    counted = stage.runtime.meter(TENANT).writes(f"{event.id} sent", {"events": 1}, at=event.occurred_at)
     try:
-        await stage.outbox(TENANT).send(event, [stored.doc])
+        await stage.outbox(TENANT).send(event, [stored.doc], *counted)
     except AlreadyExistsError:
         return  # an interrupted seed runs again
 

@@ -47,7 +47,7 @@ class CalendarSyncMetrics(Collector):
         for status, count in report.by_sync_status.items():
             self.calendars.labels(status).set(count)
         self.mappings.set(report.reload.mappings)
-        self.attention.set(report.channels.watches.get("attention", 0))
+        self.attention.set(report.needs_attention)
         self.soonest.set((report.channels.soonest_expiration or 0) / 1000)
 
     def collect(self) -> Iterable[Metric]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
 
 from holdfast.kit.channels import ChannelHealth, ChannelReportRow, Renewal
+from holdfast.plural import plural
 from holdfast.service import Health, HealthStatus
 from holdfast.services.calendar_sync.models import MappingReload
 
 STALE_S: Final = 3_600.0
+NAMED_MAX: Final = 10
 ChannelFilter = Literal["active", "expired", "stopped", "all"]
 
 
@@ -149,6 +151,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     channels: ChannelHealth
     by_status: Mapping[str, int]
     by_sync_status: Mapping[str, int]
+    # How many calendars, or their channels, wait for credentials; `without_access` names the first of them.
+    needs_attention: int
+    without_access: Sequence[str]
     last_sync_at: datetime | None
     now: datetime
 
@@ -167,17 +172,18 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.reload.bad_rows:
             rows = ", ".join(str(bad.row) for bad in self.reload.bad_rows[:10])
             reasons.append(f"mappings have rows that can't be used: {rows}")
-        if self.channels.attention:
-            names = ", ".join(one.watched_id for one in self.channels.attention[:10])
-            reasons.append(f"needs attention, credentials are gone: {names}")
-        counts = {
-            "channels are being opened": self.channels.watches.get("opening", 0),
-            "channels could not be opened": self.channels.failing,
-            "channels are past their end": self.channels.overdue,
-            "calendars could not be synced": self.by_sync_status["failing"]
-            + self.by_sync_status["attention"],
-        }
-        return reasons + [f"{count} {what}" for what, count in counts.items() if count]
+        if self.needs_attention:
+            names = ", ".join(self.without_access[:NAMED_MAX])
+            more = self.needs_attention - len(self.without_access[:NAMED_MAX])
+            others = f" and {plural(more, 'other')}" if more > 0 else ""
+            reasons.append(f"needs attention, credentials are gone: {names}{others}")
+        counts = (
+            (self.channels.watches.get("opening", 0), "channel is being opened", "channels are being opened"),
+            (self.channels.failing, "channel could not be opened", "channels could not be opened"),
+            (self.channels.overdue, "channel is past its end", "channels are past their end"),
+            (self.by_sync_status["failing"], "calendar could not be synced", "calendars could not be synced"),
+        )
+        return reasons + [plural(count, one, several) for count, one, several in counts if count]
 
     def status(self) -> HealthStatus:
         if not self.in_use:
@@ -195,7 +201,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def response(self) -> HealthResponse:
         return HealthResponse(
             status=self.status(), in_use=self.in_use, channels=dict(self.by_status),
-            calendars=dict(self.by_sync_status), needs_attention=self.channels.watches.get("attention", 0),
+            calendars=dict(self.by_sync_status), needs_attention=self.needs_attention,
             last_renewal_at=self.channels.last_opened_at, next_renewal_at=self.channels.next_renewal_at,
             last_sync_at=self.last_sync_at,
             mappings=MappingsResponse(

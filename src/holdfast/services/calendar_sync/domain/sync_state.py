@@ -35,10 +35,11 @@ class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
     attention_s_max: float = 3_600.0
     attention_spacing_s: float = 1.5
 
-    def attention_wait_s(self, waiting: int) -> float:
+    def attention_wait_s(self, waiting: int, *, first: bool = False) -> float:
         """How long a calendar without credentials waits: the more there are, the longer, so that together
-        they ask Google at a steady rate."""
-        return min(max(self.attention_s, waiting * self.attention_spacing_s), self.attention_s_max)
+        they ask Google at a steady rate; after its first failure, not for long."""
+        least_s = self.back_off.first_s if first else self.attention_s
+        return min(max(least_s, waiting * self.attention_spacing_s), self.attention_s_max)
 
 
 def is_held(state: CalendarState, now: datetime) -> bool:
@@ -68,9 +69,12 @@ def request_sync(
 
 
 def retry_attention(state: CalendarState, now: datetime) -> CalendarState:
-    """Make a calendar that waits for credentials due now."""
-    waits = state.status in ("attention", "unreachable") and not is_held(state, now)
-    return replace(state, due_at=now) if waits and (state.due_at is None or state.due_at > now) else state
+    """Make a calendar that waits for credentials due now; one that is being synced, soon after it failed."""
+    if state.status not in ("attention", "unreachable"):
+        return state
+    if is_held(state, now):
+        return replace(state, failures=0)
+    return replace(state, due_at=now) if state.due_at is None or state.due_at > now else state
 
 
 def follow_mapping(
@@ -176,7 +180,8 @@ def fail_sync(
     if isinstance(fault, ReauthRequiredError):
         if state.unmapped_at is not None and now - state.unmapped_at > timedelta(days=UNREACHABLE_DAYS_MAX):
             return None
-        due_at = now + timedelta(seconds=policy.attention_wait_s(waiting) * (1 - spread / 10))
+        wait_s = policy.attention_wait_s(waiting, first=failures == 1)
+        due_at = now + timedelta(seconds=wait_s * (1 - spread / 10))
         status: SyncStatus = "attention" if state.unmapped_at is None else "unreachable"
         return replace(state, status=status, due_at=due_at, owner="", failures=failures, error=error)
     wait_s = policy.back_off.wait_s(failures, spread)

@@ -24,7 +24,7 @@ from holdfast.services.calendar_sync.models import (
     SyncedEvent,
     WatchChannel,
 )
-from holdfast.services.calendar_sync.reports import StatusReport
+from holdfast.services.calendar_sync.reports import NAMED_MAX, StatusReport
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
 from holdfast.services.calendar_sync.sync.event_sync import EventSync
 from holdfast.services.calendar_sync.sync.google import CalendarChannels, Google
@@ -210,15 +210,31 @@ class SyncEngine:
     async def status(self) -> StatusReport:
         """Report on everything, from a few indexed queries; the gauges are updated with it."""
         last = (await self.store.query(Query(CalendarState).order_by("-synced_at").limit(1))).docs
+        channels = await self.channels.health()
+        by_sync_status = {one: await self._count_calendars(one) for one in SYNC_STATUSES}
+        unread = await self._without_access() if by_sync_status["attention"] else []
+        # A calendar that can be read may have a channel that can't be opened; the first of them are compared.
+        unwatched = await self._readable([one.watched_id for one in channels.attention])
         report = StatusReport(
             in_use=self.settings.in_use, now=self.clock.now(), reload=await self.mappings.last_reload(),
-            channels=await self.channels.health(),
+            channels=channels,
             by_status={one: await self._count_channels(one) for one in CHANNEL_STATUSES},
-            by_sync_status={one: await self._count_calendars(one) for one in SYNC_STATUSES},
+            by_sync_status=by_sync_status, without_access=[*unread, *unwatched],
+            needs_attention=by_sync_status["attention"] + len(unwatched),
             last_sync_at=last[0].synced_at if last else None,
         )  # fmt: skip
         self.metrics.show(report)
         return report
+
+    async def _without_access(self) -> list[str]:
+        query = Query(CalendarState).where("status", "==", "attention").limit(NAMED_MAX)
+        return [one.calendar_id for one in (await self.store.query(query)).docs]
+
+    async def _readable(self, calendar_ids: Sequence[str]) -> list[str]:
+        """Those of the calendars whose sync does not need attention."""
+        states = await self.store.get_many(CalendarState, calendar_ids) if calendar_ids else []
+        unread = {one.doc.calendar_id for one in states if one is not None and one.doc.status == "attention"}
+        return [one for one in calendar_ids if one not in unread]
 
     async def _count_channels(self, status: str) -> int:
         return await self.store.count(Query(WatchChannel).where("status", "==", status))
