@@ -31,7 +31,7 @@ USUAL: Final = {
     "not been told": "not sent",
     "on the way": "In flight",
     "in the way": "Problem",
-    "anew": "again",
+    "calculate anew": "Recalculate",
     "not for you": "Forbidden",
     "not just now": "Service unavailable",
     "mend the": "Restore the",

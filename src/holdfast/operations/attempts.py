@@ -15,6 +15,7 @@ from holdfast.kit.outbox import Attempt, Delivery
 from holdfast.kit.outbox.attempt_record import METHOD, Header, read_headers, recorded_url, request_headers
 from holdfast.operations.deliveries import get, payload_text
 from holdfast.operations.outboxes import deliveries_in, outbox_named
+from holdfast.plural import plural
 from holdfast.runtime import Runtime
 
 # One argument of a command takes 128 KiB on Linux.
@@ -78,7 +79,9 @@ async def get_attempt(
     attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
     number = len(attempts) if number is None else number
     if not 1 <= number <= len(attempts):
-        raise NotFoundError(f"delivery {delivery_id!r} has {len(attempts)} attempts, and no number {number}")
+        raise NotFoundError(
+            f"delivery {delivery_id!r} has {plural(len(attempts), 'attempt')}, and no number {number}"
+        )
     attempt = attempts[number - 1]
     url = attempt.url or await _endpoint_url(runtime, outbox, delivery)
     headers = request_headers(delivery, attempt)
