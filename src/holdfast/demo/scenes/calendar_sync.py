@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -104,8 +104,8 @@ async def act(stage: Stage) -> None:
     _arrange(stage, random.choice(_TITLES))
 
 
-def _arrange(stage: Stage, title: str) -> None:
-    guests = (ALICE, random.choice((BOB, CAROL, CUSTOMER)))
+def _arrange(stage: Stage, title: str, *, among: Sequence[str] = (BOB, CAROL, CUSTOMER)) -> None:
+    guests = (ALICE, random.choice(among))
     event = _meeting(title, guests, stage.clock.now() + timedelta(hours=random.randrange(2, 80)))
     id_field = {"id": f"{LIVE}{ulid().lower().translate(_BASE32HEX)}"}
     stage.world.get(GoogleSimulator).run(CreateEvent(calendar=ALICE, event=event | id_field))
@@ -150,7 +150,8 @@ async def expire(stage: Stage) -> str:
 
 async def revoke(stage: Stage) -> str:
     stage.world.get(GoogleSimulator).run(RevokeAccess(email=ALICE))
-    _arrange(stage, "Out of reach")
+    # With nobody else who is mapped, since a guest's sync would see the meeting too.
+    _arrange(stage, "Out of reach", among=(CUSTOMER,))
     return "Alice's calendar can't be read any more: it needs attention, and health is degraded."
 
 
