@@ -108,7 +108,7 @@ async def test_a_viewer_has_nothing_to_press_and_is_refused_when_trying(page: Pa
                })).status"""
         )
         assert status == 403
-        await page.goto(f"{bed.address}/console/audit")
+        await page.goto(f"{bed.address}/console/audit?tenant=-")
         await expect(page.get_by_role("heading", name="Forbidden")).to_be_visible()
         await expect(page.get_by_role("link", name="Deliveries", exact=True)).to_be_visible()
 
@@ -116,7 +116,7 @@ async def test_a_viewer_has_nothing_to_press_and_is_refused_when_trying(page: Pa
 async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, tmp_path: Path) -> None:
     async with console(tmp_path) as bed:
         await _come_in(page, bed)
-        await page.goto(f"{bed.address}/console/audit")
+        await page.goto(f"{bed.address}/console/audit?tenant=-")
         await live(page)
         await page.context.set_offline(True)
         bed.surface.changes.close()
@@ -134,7 +134,7 @@ async def test_what_changes_leaves_focus_and_open_details_alone(page: Page, tmp_
         trail = bed.runtime.audit("-")
         await trail.append(AuditEntry(action="first", actor="cli:me", details={"colour": "green"}))
         await _come_in(page, bed)
-        await page.goto(f"{bed.address}/console/audit")
+        await page.goto(f"{bed.address}/console/audit?tenant=-")
         await live(page)
         await page.locator("#details-1 summary").click()
         await expect(page.locator("#details-1 pre")).to_contain_text("green")
@@ -164,7 +164,7 @@ async def test_somebody_is_added_and_comes_in_by_a_link(page: Page, browser: Bro
     async with console(tmp_path) as bed:
         await _come_in(page, bed)
         await page.goto(f"{bed.address}/console/users")
-        await page.get_by_label("Name").fill("ben@acme.example")
+        await page.get_by_label("Name", exact=True).fill("ben@acme.example")
         await page.get_by_label("Role").select_option("viewer")
         await page.get_by_role("button", name="Add").click()
         await expect(page.get_by_role("dialog", name="Keep this now")).to_be_visible()

@@ -213,7 +213,9 @@ async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed,
     await scene.calculate(bed.runtime, id)
     ann = await bed.signed_in("ann", role="owner")
     text = await ann.page(f"{ROOT}/properties/{quote(id, safe='')}{page}")
-    actions = re.findall(r'<form class="(?:filters|weights|tenant)" method="get" action="([^"]+)"', text)
+    actions = re.findall(
+        r'<form class="(?:filters|weights|tenant-choice)" method="get" action="([^"]+)"', text
+    )
     assert len(actions) == 2
     for action in actions:
         assert "House block #7? 50%" in await ann.page(f"{unescape(action)}?sort=days")
