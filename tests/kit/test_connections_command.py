@@ -86,7 +86,8 @@ def test_connections_are_listed_page_by_page_and_shown_without_their_tokens(
     registrar: FakeOAuthProvider,
 ) -> None:
     ids = [_connect(registrar, name) for name in ("ann", "bob", "cyd")]
-    assert _run("list").output == "nothing is connected\n"
+    assert _run("list", "--tenant", "-").output.startswith("nothing is connected\n")
+    assert [row["tenantId"] for row in json.loads(_run("list", "--json").stdout)["items"]] == ["acme"] * 3
     first = json.loads(_run("list", "--tenant", "acme", "--limit", "2", "--json").stdout)
     assert [row["name"] for row in first["items"]] == ["cyd@hoge.jp", "bob@hoge.jp"]
     rest = json.loads(

@@ -236,8 +236,8 @@ async def test_another_portfolios_ids_are_not_there(hard: Server) -> None:
     job = await hard.post(f"/properties/{P}/renewal-risk/calculate", status=202)
     told = await hard.post(f"/properties/{P}/residents/john/trigger-renewal-event")
     real = {
-        "property_id": P, "resident_id": "john", "job_id": job["jobId"], "delivery_id": told["deliveryId"],
-        "letter_id": told["deliveryId"],
+        "property_id": P, "resident_id": "john", "job_id": job["jobId"], "run_id": job["jobId"],
+        "delivery_id": told["deliveryId"], "letter_id": told["deliveryId"],
     }  # fmt: skip
     first = (await hard.get("/portfolio?limit=1"))["cursor"]
     hard.token = await ApiTokens(hard.runtime.store).create("other", role="admin", tenant_id="acme")

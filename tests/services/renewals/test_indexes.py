@@ -72,6 +72,18 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
     return CalibrationPages(renewals).resident(ask)
 
 
+def _of_all_tenants(cls: type[Document], **equal: str) -> Question:
+    """As the platform's lists ask for the documents of all tenants."""
+
+    def ask(renewals: Renewals) -> Awaitable[object]:
+        query: Query[Any] = Query(cls)
+        for name, value in equal.items():
+            query = query.where(name, "==", value)
+        return renewals.privileged_store().query(query.order_by("-created_at"))
+
+    return ask
+
+
 def _listed(models: RunModels, asked: dict[str, Any]) -> Question:
     return lambda renewals: Runs(renewals.store("-"), models=models).page(**asked)
 
@@ -155,6 +167,17 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
         ),
         OUTBOX_MODELS.notice, "endpointId -at",
     ),
+    "endpoints of all tenants": (
+        _of_all_tenants(RmsEndpoint, status="paused"), RmsEndpoint, "status -createdAt",
+    ),
+    "deliveries of all tenants": (
+        _of_all_tenants(DeliveryState, status="failed"), DeliveryState, "status -created_at",
+    ),
+    **{
+        f"{cls.__name__} of all tenants, by {wanted}": (_of_all_tenants(cls, **asked), cls, wanted)
+        for cls in (CalculationJob, TriggerJob)
+        for wanted, asked in LISTED.items() if "status" in asked
+    },
     "dead letters of all tenants": (
         lambda r: r.privileged_store().query(
             Query(DeadLetterRow).where("resolved", "==", False).order_by("-died_at")

@@ -73,7 +73,7 @@ async def test_the_source_of_the_settings_is_taken_when_none_is_named(
     findings = json.loads((await run("doctor", "--json", code=1)).splitlines()[0])["findings"]
     (finding,) = [one for one in findings if one["name"] == "source of renewals"]
     assert (finding["fine"], "lacks the table leases" in finding["message"]) == (False, True)
-    assert "services.renewals" in finding["remedy"]
+    assert "[service.renewals]" in finding["remedy"]
 
 
 @pytest.mark.parametrize(
