@@ -35,6 +35,7 @@ async def test_a_token_is_shown_once_and_works_until_it_is_revoked(bed: Bed) -> 
     assert (row["name"], row["tenantId"], row["createdBy"]) == ("ci", "acme", "user:ann")
     page = await ann.page("/console/tokens")
     assert row["id"] in page
+    assert 'name="scopes" data-list' in page
     assert created["token"] not in page
     assert f"/api/v1/tokens/{row['id']}/revoke" in page
     assert (await ann.act(f"/api/v1/tokens/{row['id']}/revoke"))[0] == 200

@@ -52,7 +52,7 @@ class ApiParameter(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool
     description: str
     choices: list[str]
-    value: str
+    default: str
 
 
 class ApiAnswer(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class ApiReference:
             name=found["name"], place=found["in"], kind=self.kind(schema), required=found["required"],
             repeated="items" in schema, description=found["description"],
             choices=[str(value) for value in inner.get("enum", [])],
-            value=str(schema["default"]) if found["required"] and "default" in schema else "",
+            default=str(schema.get("default", "")),
         )  # fmt: skip
 
     def _answer(self, status: str, found: dict[str, Any]) -> ApiAnswer:
@@ -161,8 +161,10 @@ class ApiReference:
         return [self._resolve(one) for one in variants if one.get("type") != "null"]
 
     def kind(self, schema: dict[str, Any]) -> str:
-        """The type in a few words: `string`, `list of integer`, `a | b`, `TokenRow`."""
-        return " or ".join(dict.fromkeys(self._kind(one) for one in self._variants(schema)))
+        """The type in a few words: `string or null`, `list of integer`, `a | b`, `TokenRow`."""
+        kinds = [self._kind(one) for one in self._variants(schema)]
+        null = {"type": "null"} in schema.get("anyOf", ())
+        return " or ".join(dict.fromkeys([*kinds, *(["null"] if null else [])]))
 
     def _kind(self, schema: dict[str, Any]) -> str:
         if "enum" in schema:
