@@ -6,6 +6,7 @@ An index serves a query when its fields are the equality fields followed by the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -78,7 +79,9 @@ def resolve(
     order = _order(schema, query, bounds, equals)
     if aggregate is not None and aggregate.field is not None:
         order = _with_summed(schema, order, aggregate.field, equals)
-    wanted = _QueryShape(frozenset(c.path for c, _ in equals), member, order, across)
+    wanted = _QueryShape(
+        frozenset([c.path for c, _ in equals]), None if member is None else member[0].path, order, across
+    )
     index = _choose(schema, wanted)
     return QueryPlan(
         schema=schema, index=index, tenant=tenant if schema.tenant else None,
@@ -93,13 +96,13 @@ def resolve(
 
 class _QueryShape(msgspec.Struct, frozen=True):
     equals: frozenset[str]
-    member: tuple[Column, Any] | None
+    member: str | None
     order: tuple[OrderTerm, ...]
     across: Across
 
     def declaration(self) -> Index:
         head = sorted(self.equals)
-        head += [f"{self.member[0].path}[]"] if self.member else []
+        head += [f"{self.member}[]"] if self.member else []
         return Index(
             *head, *(("-" if t.descending else "") + t.column.path for t in self.order), across=self.across
         )
@@ -245,6 +248,7 @@ def _with_summed(
     return (*order, OrderTerm(column, False))
 
 
+@lru_cache(maxsize=4_096)
 def _choose(schema: Schema[Any], wanted: _QueryShape) -> ResolvedIndex | None:
     if not wanted.equals and not wanted.member and not wanted.order and _by_id_alone(schema, wanted.across):
         return None
@@ -271,7 +275,7 @@ def _serves(index: ResolvedIndex, wanted: _QueryShape, schema: Schema[Any]) -> b
     if {f.column.path for f in front if not f.member} != wanted.equals or len(front) != head:
         return False
     members = [f.column.path for f in front if f.member]
-    if members != ([wanted.member[0].path] if wanted.member else []):
+    if members != ([wanted.member] if wanted.member else []):
         return False
     if [f.column.path for f in rest] != [t.column.path for t in wanted.order] or any(f.member for f in rest):
         return False

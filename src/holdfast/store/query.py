@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -15,6 +15,7 @@ from holdfast.store.commit import Snapshot
 
 D = TypeVar("D", bound=Document)
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not-in", "array-contains"]
+_OPERATORS: Final[tuple[str, ...]] = get_args(Operator)
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -38,8 +39,8 @@ class Query(msgspec.Struct, Generic[D], frozen=True):
     everywhere: bool = False
 
     def where(self, field: str, operator: Operator, value: Any) -> Query[D]:
-        if operator not in get_args(Operator):
-            raise BadQueryError(f"operator {operator!r}: use {', '.join(get_args(Operator))}", field)
+        if operator not in _OPERATORS:
+            raise BadQueryError(f"operator {operator!r}: use {', '.join(_OPERATORS)}", field)
         return msgspec.structs.replace(self, filters=(*self.filters, Filter(field, operator, value)))
 
     def order_by(self, *fields: str) -> Query[D]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Protocol
 
 from holdfast.model.columns import Kind, ReadableKind
@@ -71,5 +72,6 @@ class Bound:
         return self._dialect.placeholder(len(self.values))
 
 
+@cache
 def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -101,8 +101,13 @@ class TableMapping:
         return Snapshot(self.load(row), row[1], row[0])
 
     def snapshots(self, rows: Iterable[Row]) -> list[Snapshot[Any]]:
-        load = self.load
-        return [Snapshot(load(row), row[1], row[0]) for row in rows]
+        decode, load = self.schema.decode, self.load
+        if decode is None or self.overlay:
+            return [Snapshot(load(row), row[1], row[0]) for row in rows]
+        return [
+            Snapshot(decode(row[2] if row[3] is None else merge_json(row[2], row[3])), row[1], row[0])
+            for row in rows
+        ]
 
 
 class StoredRow:
