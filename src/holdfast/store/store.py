@@ -126,6 +126,19 @@ class Store:
         full = len(items) == plan.limit
         return QueryPage(items, plan.cursor_at(items[-1].doc, items[-1].key) if full else None)
 
+    async def find_by_prefix(self, cls: type[D], *ids: str, limit: int) -> list[Snapshot[D]]:
+        """Return the first documents whose last id begins with the last of `ids`, in the order of their ids.
+
+        An id that is the prefix itself is not among them. Of a top-level collection of tenants only a
+        privileged handle can ask this: ids are in one order over all tenants.
+        """
+        query = Query(cls).limit(limit)
+        plan = self._plan(query.under(*ids[:-1]) if len(ids) > 1 else query)
+        key = join_key(ids, plan.schema.path.parameters)
+        found = await self.engine.find(msgspec.structs.replace(plan, after=((), key)))
+        IO_COUNTERS.reads += len(found)
+        return [one for one in found if one.key.startswith(key)]
+
     async def scan(self, query: Query[D]) -> AsyncIterator[Snapshot[D]]:
         """Yield all that the query finds, read in pages of `query.size`."""
         cursor = query.cursor

@@ -15,6 +15,7 @@ from holdfast.console.pages import (
     overview,
     runs,
     schedules,
+    search,
     tokens,
     usage,
     users,
@@ -24,7 +25,7 @@ from holdfast.service import Page
 
 _GROUPS = {
     "Operate": (overview, deliveries, dead_letters, endpoints, inbox, channels, connections, runs, schedules),
-    "Record": (audit, documents, usage, users, tokens, account),
+    "Record": (audit, documents, usage, users, tokens, account, search),
 }
 
 

@@ -17,6 +17,7 @@ from holdfast.http.routes import (
     inbox,
     runs,
     schedules,
+    search,
     tokens,
     usage,
     users,
@@ -28,7 +29,7 @@ def operator_routes(*, leave_out: set[str]) -> list[HTTPRouteHandler]:
     """All of them but those at the paths left out."""
     modules = (
         audit, changes, channels, connections, dead_letters, deliveries, documents, endpoints, health, inbox,
-        runs, schedules, tokens, usage, users, work,
+        runs, schedules, search, tokens, usage, users, work,
     )  # fmt: skip
     found = [handler for module in modules for handler in module.ROUTES]
     return [handler for handler in found if handler.paths.isdisjoint(leave_out)]
