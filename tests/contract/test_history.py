@@ -1,6 +1,6 @@
 """The same random history on every engine, result by result.
 
-`HOLDFAST_HISTORY_OPERATIONS` says how many operations are run at least: 4,000; the long form is 10,000.
+`HOLDFAST_HISTORY_OPERATIONS` says how many operations are run at least: 2,000; the long form is 10,000.
 `HOLDFAST_HISTORY_SEED` repeats a run; with `CI` set the seed is fixed.
 """
 
@@ -32,7 +32,7 @@ from tests.contract.history import reads, writes
 from tests.contract.history.models import CLASSES
 from tests.contract.history.session import Refusal, Session, refusal
 
-OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "4000"))
+OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "2000"))
 SEED = int(os.environ.get("HOLDFAST_HISTORY_SEED") or (1 if os.environ.get("CI") else time.time_ns() % 10**9))
 SHARDS = 4  # so that several workers can share the run
 STEPS = 40

@@ -42,7 +42,7 @@ from tests.services.calendar_sync.harness import (
 
 DAY, HOUR = 86_400.0, 3_600.0
 DAYS: Final = float(os.environ.get("HOLDFAST_TEST_CALENDAR_DAYS", "90"))
-SEEDS: Final = int(os.environ.get("HOLDFAST_TEST_CALENDAR_SEEDS", "1"))
+SEEDS: Final = int(os.environ.get("HOLDFAST_TEST_CALENDAR_SEEDS", "0"))
 PEOPLE: Final = [f"{name}@hoge.jp" for name in ("ann", "ben", "cleo", "dan")]
 CYCLES: Final = 2
 OTHERS: Final = [STRANGER, "yvonne@else.org", BOSS]
