@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.kit.channels import Channel
 from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Endpoint, Endpoints
 from holdfast.service import Context, Parts, Service
 from holdfast.store import create, patch
 from holdfast.store.io_counters import IO_COUNTERS
@@ -202,3 +203,20 @@ async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
     assert {sample.labels["queue"]: sample.value for sample in ages}["inbox"] == 30
     depths = {s.labels["queue"]: s.value for s in families["holdfast_queue_depth"].samples}
     assert (depths["inbox"], depths["outbox"]) == (3, 0)
+
+
+async def test_a_disabled_endpoint_of_any_tenant_shows_until_it_is_enabled(
+    bed: Bed, clock: ManualClock
+) -> None:
+    store = bed.runtime.store.tenant("acme")
+    endpoint = Endpoint(id="rms", tenant_id="acme", url="https://rms.example", created_at=clock.now())
+    await store.commit(create(endpoint))
+    assert (await bed.runtime.health()).status == "ok"
+    await Endpoints(store).disable("rms", reason="gone", by="ann")
+    health = await bed.runtime.health()
+    assert (health.status, health.reasons) == (
+        "degraded",
+        ("endpoints: holdfast: 1 disabled, which take no events",),
+    )
+    await Endpoints(store).enable("rms", by="ann")
+    assert (await bed.runtime.health()).status == "ok"

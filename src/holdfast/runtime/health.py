@@ -16,7 +16,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
 from holdfast.runtime.part_registry import KIT_PART
 from holdfast.service import Health, OutboxPart, Parts
-from holdfast.store import Store
+from holdfast.store import Query, Store
 
 _WORST: Final = ("ok", "degraded", "critical")
 # Due work is claimed within moments; work that waits this long means no worker, or too few.
@@ -82,6 +82,7 @@ class HealthMonitor:
             return Health("critical", (f"release: {refusal.message}",))
         results: dict[str, Health] = {"backlog": await self._backlog_health()}
         results["channels"] = await self._channel_health()
+        results["endpoints"] = await self._endpoint_health()
         results["clock"] = self._clock_health()
         results["outboxes"] = Health(facts={name: _counts(one) for name, one in self._outboxes.items()})
         loops = self._loops()
@@ -98,6 +99,16 @@ class HealthMonitor:
         old = {name: s for name, s in (await self.backlog()).items() if s > BACKLOG_S_MAX}
         reasons = tuple(f"{name}: the oldest due work has waited for {s:.0f} s" for name, s in old.items())
         return Health("degraded" if old else "ok", reasons)
+
+    async def _endpoint_health(self) -> Health:
+        """Disabled endpoints by outbox: counted, not named, because they are of any tenant."""
+        store, reasons = self._store.privileged(), list[str]()
+        for name, outbox in self._outboxes.items():
+            disabled = Query(outbox.models.endpoint).where("status", "==", "disabled")
+            count = await store.count(disabled.order_by("-created_at"))
+            if count:
+                reasons.append(f"{name}: {count} disabled, which take no events")
+        return Health("degraded" if reasons else "ok", tuple(reasons))
 
     def _clock_health(self) -> Health:
         clock = self._store.clock
