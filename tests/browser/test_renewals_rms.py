@@ -148,7 +148,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(other.locator("#rows tbody tr")).to_have_count(3)
         await other.close()
         await scene.hurry(bed.runtime)
-        await expect(page.locator("#rows tbody .sent .state", has_text="dlq")).to_have_count(3)
+        await expect(page.locator("#rows tbody .sent .state", has_text="dead")).to_have_count(3)
         await expect(page.locator("#ways .count.bad")).to_have_text("3")
         await not_reloaded(page)
 
@@ -235,7 +235,7 @@ async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_
         standing = page.locator("#standing .notice")
         await expect(standing).to_contain_text("disabled")
         await expect(standing).to_contain_text("410")
-        await expect(rms_cells(page).first.locator(".state")).to_have_text("dlq")
+        await expect(rms_cells(page).first.locator(".state")).to_have_text("dead")
         rms.run(Behave())
         await standing.get_by_role("button", name="Enable").click()
         await confirm(page, "Send again", says="Waiting events are sent at once")
