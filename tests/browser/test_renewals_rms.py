@@ -63,7 +63,7 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
         await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
-        await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
+        await confirm(page, f"Send {run.high}", says=f"each of {run.high} residents at high risk")
         await expect(page.locator("#rows tbody .sent .state", has_text="delivered")).to_have_count(
             3 + run.high
         )
@@ -113,7 +113,7 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
     async with renewals(tmp_path, work=False) as (bed, rms):
         await come_in(page, bed, HOUSE)
         await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
-        await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
+        await confirm(page, f"Send {run.high}", says=f"each of {run.high} residents at high risk")
         begun = f"Sending {run.high} residents to the RMS; 0 done."
         await expect(page.locator("#toast")).to_have_text(begun)
         said = f"Sending {run.high} residents at high risk to the RMS: 0 done."

@@ -77,6 +77,7 @@ DECLARED: Final = {
     "POST /api/v1/runs/{collection:str}/{run_id:str}/retry": "admin",
     "POST /api/v1/runs/{collection:str}/{run_id:str}/wake": "admin",
     "GET /api/v1/schedules": "viewer",
+    "GET /api/v1/search": "viewer",
     "POST /api/v1/schedules/{schedule_id:str}/run": "admin",
     "POST /api/v1/schedules/{schedule_id:str}/switch": "admin",
     "GET /api/v1/audit": "admin",

@@ -89,7 +89,7 @@ async def _fill_platform(api: GeneratedClient, *, run_id: str) -> dict[str, Any]
     assert (await api.call("tokens_revoke", token_id="none"))[0] == 404
     return {
         **where, "delivery_id": delivery.id, "connection_id": "none", "run_id": run_id, "number": 1,
-        "collection": "renewal_calculation_jobs", "id": [run_id],
+        "collection": "renewal_calculation_jobs", "id": [run_id], "q": "there",
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ HARMLESS = {
     ("UnitPricing", "price_key"), ("Story", "key"), ("CachedSpan", "key"), ("BotEvent", "changed_key"),
     ("AuditRecord", "hash"), ("AuditRecordHead", "hash"), ("Candidate", "patchHash"),
     ("RequestRecord", "bodyHash"), ("RequestRecord", "key"), ("RequestRecord", "requestKey"),
-    ("WorkItem", "dedupeKey"),
+    ("WorkItem", "dedupeKey"), ("Process", "keyId"), ("Watch", "keyId"),
 }  # fmt: skip
 SOUNDS = (
     "pass",

@@ -86,7 +86,7 @@ def test_a_taken_port_is_told_in_one_line_with_exit_1(tmp_path: Path) -> None:
     [
         (["serve", "--port", "many"], 2, "--port"),
         (["serve", "--port", "70000"], 1, "port must be a whole number from 0 to 65535"),
-        (["serve", "--only", "nothing"], 1, "--only nothing: there is no service of that name"),
+        (["serve", "--only", "nothing"], 1, "--only: there is no service 'nothing'; there are:"),
         (["serve", "--host", "no such host"], 1, "can't listen on no such host"),
         (["unknown"], 2, "unknown"),
     ],
