@@ -23,7 +23,8 @@ from tests.cli.doctor.examined import examine, fault, faults, install_service
 
 def _contents(file: Path) -> list[str]:
     with contextlib.closing(sqlite3.connect(file)) as link:
-        return list(link.iterdump())
+        # The number of commits grows with the one that tries whether anything can be written.
+        return [line for line in link.iterdump() if "VALUES('version'" not in line]
 
 
 def test_a_sound_installation_has_no_faults_and_looking_changes_nothing(home: Path) -> None:
