@@ -118,3 +118,16 @@ async def test_a_service_at_the_root_is_described_at_the_root(tmp_path: Path) ->
     described = await describe(tmp_path, "renewals", at_root=True)
     assert "/api/v1/portfolio" in described["paths"]
     assert list(_faults(described)) == []
+
+
+async def test_moments_are_described_as_such(tmp_path: Path) -> None:
+    described = await describe(tmp_path)
+    plain = [
+        f"{name}.{field}"
+        for name, schema in described["components"]["schemas"].items()
+        for field, one in schema.get("properties", {}).items()
+        if field.endswith("At")
+        for kind in one.get("anyOf", [one])
+        if kind.get("type") == "string" and kind.get("format") != "date-time"
+    ]
+    assert plain == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 from litestar.typing import FieldDefinition
+from msgspec import inspect
 
 _PLACE: Final = "#/components/schemas/{name}"
 
@@ -22,6 +23,7 @@ class Schemas:
         found = dict.fromkeys(kind for handler in handlers for kind in _classes(handler))
         kinds = list(found | dict.fromkeys(errors))
         references, self.components = msgspec.json.schema_components(kinds, ref_template=_PLACE)
+        _TimeFormats(self.components).add(kinds)
         self._references = dict(zip(kinds, references, strict=True))
 
     def of(self, kind: Any) -> dict[str, Any]:
@@ -45,3 +47,46 @@ def _structs(field: FieldDefinition) -> Iterator[Any]:
         yield field.annotation
     for inner in field.inner_types:
         yield from _structs(inner)
+
+
+class _TimeFormats:
+    """Adds `format: date-time` to the moments in schemas, which msgspec leaves out where any zone will do."""
+
+    def __init__(self, components: dict[str, Any]) -> None:
+        self._components, self._seen = components, set[type]()
+
+    def add(self, kinds: Iterable[Any]) -> None:
+        for found in inspect.multi_type_info(kinds):
+            self._visit(found)
+
+    def _visit(self, found: inspect.Type) -> None:
+        if isinstance(found, inspect.StructType) and found.cls not in self._seen:
+            self._seen.add(found.cls)
+            properties = self._components.get(found.cls.__name__, {}).get("properties", {})
+            for field in found.fields:
+                _mark(properties.get(field.encode_name, {}), field.type)
+                self._visit(field.type)
+        for inner in _inner(found):
+            self._visit(inner)
+
+
+def _inner(found: inspect.Type) -> Sequence[inspect.Type]:
+    if isinstance(found, inspect.UnionType):
+        return found.types
+    if isinstance(found, inspect.DictType):
+        return (found.value_type,)
+    if isinstance(found, inspect.CollectionType):
+        return (found.item_type,)
+    return (found.type,) if isinstance(found, inspect.Metadata) else ()
+
+
+def _mark(schema: dict[str, Any], found: inspect.Type) -> None:
+    if isinstance(found, inspect.DateTimeType):
+        schema["format"] = "date-time"
+    elif isinstance(found, inspect.UnionType):
+        moments = any(isinstance(one, inspect.DateTimeType) for one in found.types)
+        for one in schema.get("anyOf", ()):
+            if moments and one.get("type") == "string" and "enum" not in one:
+                one["format"] = "date-time"
+    elif (inner := _inner(found)) and not isinstance(found, inspect.Metadata):
+        _mark(schema.get("items") or schema.get("additionalProperties") or {}, inner[0])
