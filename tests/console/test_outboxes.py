@@ -71,6 +71,24 @@ async def test_an_endpoint_offers_what_its_state_allows(bed: Bed) -> None:
     assert "needs developer" in await vic.page("/console/endpoints", 403)
 
 
+async def test_an_endpoint_shows_how_many_were_skipped_and_replays_them(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    made = await setting.endpoint(status="disabled")
+    ids = [await setting.deliver(made, f"e{number}") for number in range(2)]
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    page, one = "/console/endpoints/orchard/tree-1", "/api/v1/endpoints/orchard/tree-1"
+    disabled = await ann.page(page)
+    assert "2 while disabled" in disabled
+    assert f"{one}/replay-skipped" not in ACT.findall(disabled)
+    await ann.act(f"{one}/enable", {"reason": ""})
+    shown = await ann.page(page)
+    assert "Replay 2 skipped" in shown
+    assert f"{one}/replay-skipped" in ACT.findall(shown)
+    assert (await ann.act(f"{one}/replay-skipped", {"dryRun": False}))[0] == 200
+    assert {await setting.status(id) for id in ids} == {"pending"}
+    assert f"{one}/replay-skipped" not in ACT.findall(await ann.page(page))
+
+
 async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> None:
     setting = Setting(bed.runtime)
     await setting.kill(await setting.deliver(await setting.endpoint(), "e1"))

@@ -63,7 +63,7 @@ DECLARED: Final = {
     "DELETE /api/v1/endpoints/{outbox:str}/{endpoint_id:str}": "admin",
     **{
         f"POST /api/v1/endpoints/{{outbox:str}}/{{endpoint_id:str}}/{verb}": "admin"
-        for verb in ("pause", "resume", "disable", "enable", "rotate", "test")
+        for verb in ("pause", "resume", "disable", "enable", "rotate", "test", "replay-skipped")
     },
     "GET /api/v1/documents": "admin",
     "GET /api/v1/documents/{collection:str}": "admin",

@@ -89,6 +89,14 @@ async def _(world: World) -> None:
     await world.act(endpoints.delete(world.runtime, world.by, KIT_PART, "rms"))
 
 
+@scenario(endpoints.replay_skipped)
+async def _(world: World) -> None:
+    store, endpoint = world.runtime.store.tenant("-"), await _endpoint(world, status="disabled")
+    await Outbox(store).send(Event(type="lease.renewed", body=b"{}", id="e1"), [endpoint])
+    await store.commit(patch(Endpoint, "rms", changes={"status": "active"}))
+    await world.act(endpoints.replay_skipped(world.runtime, world.by, KIT_PART, "rms", dry_run=False))
+
+
 def _on_an_endpoint(act: Callable[[Runtime, Operator, str, str], Any], **fields: Any) -> None:
     @scenario(act)
     async def _(world: World) -> None:

@@ -19,10 +19,10 @@ from holdfast.errors import (
     InvalidError,
     NotFoundError,
 )
-from holdfast.kit.outbox import Rate
+from holdfast.kit.outbox import Event, Outbox, Rate
 from holdfast.operation import Operator
 from holdfast.operations import deliveries, endpoints
-from holdfast.operations.endpoints import EndpointSettings, NewEndpoint
+from holdfast.operations.endpoints import EndpointSettings, NewEndpoint, SkippedCount
 from holdfast.runtime import Runtime
 from tests.kit.receiver import OK, answering, serving
 from tests.operations.outboxes import HARBOUR, ORCHARD, SERVICES, TENANT, Setting, outbox_service
@@ -126,6 +126,61 @@ async def test_states_change_with_a_notice_and_only_where_they_change_anything(s
         "endpoint.paused", "endpoint.resumed", "endpoint.disabled", "endpoint.enabled",
     ]  # fmt: skip
     assert (await endpoints.get(runtime, TENANT, "harbour", "tree-1")).notices == []
+
+
+async def _skipped(setting: Setting, count: int) -> list[str]:
+    """Events for a disabled endpoint, and one of a type that it does not take; it is enabled again."""
+    made = await setting.endpoint(status="disabled", event_types=["apple.*"])
+    missed = [await setting.deliver(made, f"e{number}") for number in range(count)]
+    await ACTS["endpoint.enabled"](setting.runtime, setting.by())
+    other = Event(type="pear.eaten", body=b"{}", id="other", fields={"basket": "b1"})
+    await Outbox(setting.store, models=ORCHARD).send(other, [replace(made, status="active")])
+    return missed
+
+
+async def test_what_was_skipped_while_disabled_is_replayed_but_not_what_it_does_not_take(
+    setting: Setting,
+) -> None:
+    missed, (runtime, ann) = await _skipped(setting, 120), (setting.runtime, setting.by())
+    assert await endpoints.skipped_count(runtime, TENANT, "orchard", "tree-1") == SkippedCount(120, False)
+    would = await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1")
+    assert (would.matched, would.changed, would.dry_run) == (120, 0, True)
+    some = await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1", dry_run=False, limit=5)
+    did = await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1", dry_run=False)
+    again = await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1", dry_run=False)
+    assert (some.changed, did.changed, again.matched) == (5, 115, 0)
+    assert {await setting.status(id) for id in missed} == {"pending"}
+    assert await setting.status("other~tree-1") == "skipped"
+    assert (await setting.trail())[1:] == [("endpoint.skipped_replayed", "user:ann", "tree-1", "done")] * 4
+
+
+async def test_what_an_ordered_endpoint_missed_is_replayed_in_its_order(setting: Setting) -> None:
+    made = await setting.endpoint(status="disabled", fifo=True)
+    missed = [await setting.deliver(made, f"e{number}") for number in (3, 1, 2)]
+    await ACTS["endpoint.enabled"](setting.runtime, setting.by())
+    report = await endpoints.replay_skipped(setting.runtime, setting.by(), "orchard", "tree-1", dry_run=False)
+    assert (report.changed, list(report.sample)) == (3, missed)
+    stored = [one for one in await setting.store.get_many(ORCHARD.delivery, missed) if one is not None]
+    assert [one.doc.next_attempt_at is not None for one in stored] == [True, False, False]
+
+
+async def test_what_was_skipped_is_replayed_only_to_an_endpoint_that_takes_events(setting: Setting) -> None:
+    (id,) = await _skipped(setting, 1)
+    runtime, ann = setting.runtime, setting.by()
+    await ACTS["endpoint.disabled"](runtime, ann)
+    assert (await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1")).matched == 1
+    with pytest.raises(ConflictError, match="enable it"):
+        await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1", dry_run=False)
+    await ACTS["endpoint.enabled"](runtime, ann)
+    with pytest.raises(NotFoundError):
+        await endpoints.replay_skipped(runtime, ann, "orchard", "tree-2", dry_run=False)
+    with pytest.raises(ForbiddenError, match="needs admin"):
+        await endpoints.replay_skipped(runtime, setting.by("developer"), "orchard", "tree-1", dry_run=False)
+    assert [one[3] for one in await setting.trail()][-3:] == ["done", "failed", "refused"]
+    await setting.block_trail()
+    with pytest.raises(HoldfastError):
+        await endpoints.replay_skipped(runtime, ann, "orchard", "tree-1", dry_run=False)
+    assert await setting.status(id) == "skipped"
 
 
 async def test_a_rotation_shows_the_new_secret_and_keeps_the_old_one_for_a_while(setting: Setting) -> None:

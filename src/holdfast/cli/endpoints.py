@@ -208,6 +208,32 @@ def send_test_command(
     print_result(sent, f"{sent.id} is sent as soon as a worker sees it", as_json=as_json)
 
 
+@commands.command("replay-skipped")
+def replay_skipped_command(
+    endpoint_id: _Id,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    outbox: OutboxName = KIT_PART,
+    tenant: Tenant = PLATFORM,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send what was skipped while an endpoint was disabled, each under its old event id with its old body.
+
+    \b
+    Examples:
+      holdfast endpoints replay-skipped rms-7 --tenant acme --dry-run
+      holdfast endpoints replay-skipped rms-7 --tenant acme --limit 100
+    """
+    report = operate(
+        tenant,
+        lambda runtime, by: endpoints.replay_skipped(
+            runtime, by, outbox, endpoint_id, dry_run=dry_run, limit=limit
+        ),
+    )
+    text = f"{report.matched} would be sent" if dry_run else f"{report.changed} are sent"
+    print_result(report, text, as_json=as_json)
+
+
 @commands.command("delete")
 def delete_command(
     endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False

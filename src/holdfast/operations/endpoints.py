@@ -20,17 +20,18 @@ from holdfast.kit.outbox import (
     Outbox,
     OutboxModels,
     Rate,
+    Report,
     Selection,
     new_secret,
 )
-from holdfast.kit.outbox.deliveries import CANCELLABLE
+from holdfast.kit.outbox.deliveries import CANCELLABLE, skipped_while_disabled
 from holdfast.kit.outbox.endpoint_secrets import OVERLAP_S
 from holdfast.kit.outbox.models import EndpointStatus, NoticeKind
 from holdfast.net import SendFailure
 from holdfast.operation import Operator, operation
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryRow
-from holdfast.operations.outboxes import outbox_named
+from holdfast.operations.outboxes import deliveries_in, outbox_named
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 from holdfast.store import create as create_write
@@ -42,6 +43,8 @@ CONCURRENCY_MAX: Final = 1_000
 EVENT_TYPES_MAX: Final = 100
 REASON_CHARACTERS_MAX: Final = 500
 NOTICES_SHOWN: Final = 50
+REPLAY_MAX: Final = 1_000
+SKIPPED_READ_MAX: Final = 500
 
 # A whole type, or the start of a family of types before an asterisk.
 EventType = Annotated[str, Meta(max_length=200, pattern=r"^[^\s*]*[^\s]$")]
@@ -283,6 +286,48 @@ async def send_test(runtime: Runtime, by: Operator, outbox: str, endpoint_id: st
 
     delivery_id = await by.commit(act, details=lambda id: {"outbox": outbox, "delivery": id})
     return deliveries.row(await deliveries.get(runtime, by.tenant_id, outbox, delivery_id), outbox)
+
+
+class SkippedCount(msgspec.Struct, frozen=True):
+    """How many deliveries were skipped while the endpoint was disabled; there may be more than were read."""
+
+    count: int
+    may_be_more: bool
+
+
+async def skipped_count(runtime: Runtime, tenant_id: str, outbox: str, endpoint_id: str) -> SkippedCount:
+    """What an endpoint missed while it was disabled, among the oldest that were skipped."""
+    page = await deliveries_in(runtime, tenant_id, outbox).find(
+        skipped_while_disabled(endpoint_id), limit=SKIPPED_READ_MAX
+    )
+    return SkippedCount(len(page.items), page.cursor is not None)
+
+
+@operation("endpoint.skipped_replayed", area="endpoints", verb="replay", needs="admin", subject="endpoint_id")
+async def replay_skipped(
+    runtime: Runtime,
+    by: Operator,
+    outbox: str,
+    endpoint_id: str,
+    *,
+    dry_run: bool = True,
+    limit: int | None = REPLAY_MAX,
+) -> Report:
+    """Send what was skipped while the endpoint was disabled, at most `limit`.
+
+    Each commit has its audit event. Events of types that the endpoint does not take stay skipped.
+    """
+    models, store = outbox_named(runtime, outbox).models, runtime.store.tenant(by.tenant_id)
+    endpoint = (await _require(store, models, endpoint_id)).doc
+    if endpoint.status == "disabled" and not dry_run:
+        raise ConflictError(f"endpoint {endpoint_id} is disabled; enable it, then replay what was skipped")
+
+    async def record(tx: Transaction, count: int) -> None:
+        await by.record(tx, details={"outbox": outbox, "changed": count})
+
+    return await Deliveries(store, models=models).replay(
+        skipped_while_disabled(endpoint_id), dry_run=dry_run, limit=limit, also=record
+    )
 
 
 @operation("endpoint.deleted", area="endpoints", verb="delete", needs="admin", subject="endpoint_id")

@@ -33,10 +33,11 @@ def pages(runtime: Runtime) -> list[Page]:
     async def one(ask: PageRequest) -> Mapping[str, Any]:
         outbox, id = ask.path["outbox"], ask.path["endpoint_id"]
         shown, part = await endpoints.get(runtime, ask.tenant_id, outbox, id), outbox_named(runtime, outbox)
+        skipped = await endpoints.skipped_count(runtime, shown.tenant_id, outbox, id)
         owner = part.endpoint_page.replace("{id}", id)
         return {
             "title": f"Endpoint {id}", "endpoint": shown, "part": part, "owner": owner,
-            "tenant_id": shown.tenant_id, **_LIMITS,
+            "tenant_id": shown.tenant_id, "skipped": skipped, **_LIMITS,
         }  # fmt: skip
 
     live = ("endpoints",)

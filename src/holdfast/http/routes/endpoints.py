@@ -8,6 +8,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
+from holdfast.idempotent_route import REPEATABLE
+from holdfast.kit.outbox import Report
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.operations import endpoints
 from holdfast.operations.deliveries import DeliveryRow
@@ -42,6 +44,12 @@ class StateChangeRequest(RequestBody, frozen=True):
     """`reason` is shown with the endpoint and its notices."""
 
     reason: Reason = ""
+
+
+class ReplaySkippedRequest(RequestBody, frozen=True):
+    """Without `dryRun: false` the response only says what would happen."""
+
+    dry_run: bool = True
 
 
 @read_route("/endpoints", "developer", area="endpoints", all_tenants=True)
@@ -115,6 +123,18 @@ async def send_test(
     return await endpoints.send_test(runtime, by, outbox, endpoint_id)
 
 
+@action_route(f"{_ENDPOINT}/replay-skipped", endpoints.replay_skipped, idempotent=REPEATABLE)
+async def replay_skipped(
+    runtime: RuntimeDependency,
+    by: By,
+    outbox: FromPath[str],
+    endpoint_id: FromPath[str],
+    data: JSONBody[ReplaySkippedRequest],
+) -> Report:
+    """Send what was skipped while the endpoint was disabled, at most a thousand at a time."""
+    return await endpoints.replay_skipped(runtime, by, outbox, endpoint_id, dry_run=data.dry_run)
+
+
 def _state_route(verb: str, change: StateChange) -> HTTPRouteHandler:
     async def route(
         runtime: RuntimeDependency,
@@ -131,6 +151,7 @@ def _state_route(verb: str, change: StateChange) -> HTTPRouteHandler:
 
 ROUTES: Final = (
     list_endpoints, get_endpoint, create_endpoint, update_endpoint, delete_endpoint, rotate_secret, send_test,
+    replay_skipped,
     _state_route("pause", endpoints.pause), _state_route("resume", endpoints.resume),
     _state_route("disable", endpoints.disable), _state_route("enable", endpoints.enable),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.models import (
+    DISABLED_REASON,
     OUTBOX_MODELS,
     UNDELIVERED,
     Attempt,
@@ -37,7 +38,7 @@ Step = Callable[[Transaction, Delivery], Awaitable[bool]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects deliveries by status and, where given, by endpoint, type and creation time.
+    """Selects deliveries by status and, where given, by endpoint, type, reason and creation time.
 
     Example: `Selection(statuses=["dead"], endpoint_id="rms-7", since=yesterday)`
     """
@@ -45,8 +46,18 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     statuses: Sequence[str] = UNDELIVERED
     endpoint_id: str | None = None
     event_type: str | None = None
+    reason: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    oldest_first: bool = False
+
+
+def skipped_while_disabled(endpoint_id: str) -> Selection:
+    """Selects what an endpoint missed while it was disabled, not what it does not take.
+
+    The oldest come first: where the endpoint keeps order, the first to be replayed is the first to be sent.
+    """
+    return Selection(statuses=["skipped"], endpoint_id=endpoint_id, reason=DISABLED_REASON, oldest_first=True)
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,10 +89,9 @@ class Deliveries:
     async def find(
         self, selection: Selection, *, limit: int = BATCH, cursor: str | None = None
     ) -> QueryPage[Delivery]:
-        """Return a page of deliveries, newest first; it may be short where `event_type` left some out."""
+        """Return a page of deliveries; short where `event_type` or `reason` left some out."""
         page = await self._store.query(self._query(selection).limit(limit).after(cursor))
-        matching = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
-        return QueryPage(matching, page.cursor)
+        return QueryPage([item for item in page.items if _matches(selection, item.doc)], page.cursor)
 
     async def undelivered(
         self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None
@@ -122,7 +132,7 @@ class Deliveries:
             query = query.where("created_at", ">=", selection.since)
         if selection.until is not None:
             query = query.where("created_at", "<", selection.until)
-        return query.order_by("-created_at")
+        return query.order_by("created_at" if selection.oldest_first else "-created_at")
 
     def _words(self, statuses: Collection[str]) -> list[str]:
         """Return the stored words of these states, which may be given either way."""
@@ -323,3 +333,8 @@ class Deliveries:
             left = None if left is None else left - len(some)
             if cursor is None:
                 return
+
+
+def _matches(selection: Selection, delivery: Delivery) -> bool:
+    """Whether it is of the selection's type and reason, which no index holds."""
+    return selection.event_type in (None, delivery.event_type) and selection.reason in (None, delivery.reason)

@@ -40,6 +40,8 @@ EXCERPT_BYTES_MAX: Final = 1_024
 HEADERS_CHARACTERS_MAX: Final = 1_024
 URL_CHARACTERS_MAX: Final = 500
 FINISHED_KEPT_S: Final = 30 * 86_400
+# Why a delivery is skipped, where it is not for its type; such deliveries can be replayed together.
+DISABLED_REASON: Final = "the endpoint is disabled"
 # Joins an event's and an endpoint's id; an endpoint's id can't hold it, so no two pairs share one.
 JOINT: Final = "~"
 

@@ -15,7 +15,14 @@ from holdfast.errors import HoldfastError, InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.dispatcher import Dispatcher
-from holdfast.kit.outbox.models import OUTBOX_MODELS, Delivery, Endpoint, OutboxModels, delivery_id
+from holdfast.kit.outbox.models import (
+    DISABLED_REASON,
+    OUTBOX_MODELS,
+    Delivery,
+    Endpoint,
+    OutboxModels,
+    delivery_id,
+)
 from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
@@ -194,7 +201,7 @@ class Outbox:
             delivery.trace = tracing.traceparent()
         reason = ""
         if endpoint.status == "disabled":
-            reason = "the endpoint is disabled"
+            reason = DISABLED_REASON
         elif not endpoint.takes(event.type):
             reason = f"the endpoint takes no {event.type}"
         if reason:
