@@ -155,7 +155,7 @@ async def test_doctor_says_whether_github_delivers(harness: GithubHarness) -> No
     await harness.install()
     harness.github.run(DisturbDeliveries(acts=["drop"]))
     harness.github.run(OpenIssue(repo=REPO, title="Lost"))
-    assert "failed to deliver 1 events" in (await app()).message
+    assert "failed to deliver 1 event " in (await app()).message
     harness.github.inject(InjectedFault(status=401, count=4))
     assert "app_key" in (await app()).remedy
     half = await check_settings(GwiSettings(app_id="1"))
