@@ -151,7 +151,7 @@ async def test_what_was_skipped_while_disabled_is_replayed_but_not_what_it_does_
     assert (some.changed, did.changed, again.matched) == (5, 115, 0)
     assert {await setting.status(id) for id in missed} == {"pending"}
     assert await setting.status("other~tree-1") == "skipped"
-    assert (await setting.trail())[1:] == [("endpoint.skipped_replayed", "user:ann", "tree-1", "done")] * 4
+    assert (await setting.trail())[1:] == [("endpoint.skipped_replayed", "user:ann", "tree-1", "done")] * 3
 
 
 async def test_what_an_ordered_endpoint_missed_is_replayed_in_its_order(setting: Setting) -> None:
