@@ -21,6 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -137,6 +138,19 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         if not re.fullmatch(r"-?[0-9]{1,15}", value) or not low <= int(value) <= high:
             raise InvalidError(f"{name} is a whole number from {low} to {high}", name)
         return int(value)
+
+    def moment(self, name: str) -> datetime | None:
+        """A moment such as 2026-11-16T21:00Z, in UTC unless it says otherwise; None where none is given."""
+        value = self.text(name)
+        if not value:
+            return None
+        try:
+            at = datetime.fromisoformat(value)
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise InvalidError(
+                f"{name} is a time such as 2026-11-16T21:00Z, not {value[:40]!r}", name
+            ) from None
 
     @property
     def cursor(self) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.kit.activity import COUNTED, ActivityMinute, ActivityRecorder, recent
+from holdfast.kit.activity import COUNTED, ActivityHour, ActivityMinute, ActivityRecorder, recent
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
 
-DOCUMENTS = [ActivityMinute]
+DOCUMENTS = [ActivityMinute, ActivityHour]
 
 
 class _Process:
@@ -33,7 +33,7 @@ async def test_processes_add_up_minute_by_minute(kit_store: Store, clock: Manual
     await clock.advance(60)
     one.done["handled"] = 4
     await one.keeper.record()
-    before, last = (await recent(kit_store, 3))[1:]
+    before, last = (await recent(kit_store, ActivityMinute, 3))[1:]
     assert (before.delivered, before.dead, before.waited_s) == (13, 1, 9.5)
     assert (last.delivered, last.handled, last.waited_s) == (0, 4, 0.0)
 
@@ -43,7 +43,7 @@ async def test_where_nothing_happens_nothing_is_written(kit_store: Store) -> Non
     await idle.keeper.record()
     await idle.keeper.record()
     assert (await kit_store.privileged().query(Query(ActivityMinute))).docs == []
-    assert [pulse.delivered for pulse in await recent(kit_store, 5)] == [0] * 5
+    assert [pulse.delivered for pulse in await recent(kit_store, ActivityMinute, 5)] == [0] * 5
 
 
 async def test_what_was_done_up_to_the_stop_is_written_down(kit_store: Store) -> None:
@@ -54,7 +54,7 @@ async def test_what_was_done_up_to_the_stop_is_written_down(kit_store: Store) ->
     process.done["failed"] = 2
     stop.set()
     await running
-    assert (await recent(kit_store, 1))[0].failed == 2
+    assert (await recent(kit_store, ActivityMinute, 1))[0].failed == 2
 
 
 async def test_a_day_old_minute_may_go(kit_store: Store, clock: ManualClock) -> None:
@@ -64,3 +64,28 @@ async def test_a_day_old_minute_may_go(kit_store: Store, clock: ManualClock) -> 
     assert await kit_store.privileged().expire(ActivityMinute) == 0
     await clock.advance(86_401)
     assert await kit_store.privileged().expire(ActivityMinute) == 1
+
+
+async def test_hours_add_up_over_processes_with_the_longest_wait_and_are_kept_for_eight_days(
+    kit_store: Store, clock: ManualClock
+) -> None:
+    one, other = _Process(kit_store), _Process(kit_store)
+    await clock.advance(3_600 - clock.now().timestamp() % 3_600)
+    for minute in range(3):
+        one.done["delivered"], one.waited = 5 * (minute + 1), 4.0 - minute
+        other.done["failed"] = minute + 1
+        await asyncio.gather(one.keeper.record(), other.keeper.record())
+        await clock.advance(60)
+    await clock.advance(3_600)
+    one.waited, other.done["failed"] = 0.0, 7
+    await other.keeper.record()
+    before, last = await recent(kit_store, ActivityHour, 2)
+    assert (before.delivered, before.failed, before.waited_s) == (15, 3, 4.0)
+    assert (last.delivered, last.failed, last.waited_s) == (0, 4, 0.0)
+    assert last.at - before.at == ActivityHour.step
+    assert last.at.minute == 0
+    assert sum(one.failed for one in await recent(kit_store, ActivityHour, 168)) == 7
+    await clock.advance(2 * 86_400)
+    assert await kit_store.privileged().expire(ActivityHour) == 0
+    await clock.advance(6 * 86_400)
+    assert await kit_store.privileged().expire(ActivityHour) == 2

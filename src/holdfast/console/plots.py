@@ -14,6 +14,10 @@ from markupsafe import Markup, escape
 WIDTH: Final = 600
 HEIGHT: Final = 120
 _GAP: Final = 0.2
+# Where a chart's bars are within it, in percent: values are written at their left, times below.
+_LEFT: Final = 10
+_UPPER: Final = 3
+_TALL: Final = 80
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -70,11 +74,83 @@ def _step(series: Sequence[Series], step: int, count: int, top: float, label: st
                 one.tone, step * wide + wide * _GAP / 2, floor, wide * (1 - _GAP), tall
             )
         )
-    told = ", ".join(f"{one.name} {one.values[step]:,.0f}" for one in series)
+    told = ", ".join(f"{one.name} {_number(one.values[step])}" for one in series)
     hit = Markup('<rect class="hit" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(
         step * wide, wide, HEIGHT
     )
     return Markup("<g><title>{}: {}</title>{}{}</g>").format(label, told, hit, Markup("").join(parts))
+
+
+def chart(
+    series: Sequence[Series],
+    labels: Sequence[str],
+    *,
+    id: str,
+    title: str,
+    ticks: Sequence[str],
+    unit: str = "",
+    links: Sequence[str] = (),
+) -> Markup:
+    """Stacked bars with axes: three values at the left, and `ticks` at even distances below.
+
+    With `links`, each step leads to one. They are no tab stops: beside a chart there is a table with them.
+
+    Example: `chart([Series("sent", "good", [3, 4])], ["12:00", "12:01"], id="sent", title="Sent", ticks=at)`
+    """
+    count = len(labels)
+    totals = [sum(one.values[step] for one in series) for step in range(count)]
+    peak = max(totals, default=0)
+    high = _round_up(peak)
+    drawn = [_step(series, step, count, high, label) for step, label in enumerate(labels)]
+    if links:
+        linked = Markup('<a href="{}" tabindex="-1">{}</a>')
+        drawn = [linked.format(link, shape) for link, shape in zip(links, drawn, strict=True)]
+    grid = Markup("").join(
+        Markup('<polyline class="grid" points="0,{0:.1f} {1},{0:.1f}"/>').format(_up(value, high), WIDTH)
+        for value in (0, high / 2, high)
+    )
+    at = f", at {labels[totals.index(peak)]}" if peak else ""
+    return Markup(
+        '<svg class="chart" role="{role}" aria-labelledby="{id}-title {id}-about">'
+        '<title id="{id}-title">{title}</title><desc id="{id}-about">Highest: {peak}{unit}{at}.</desc>{axes}'
+        '<svg x="{left}%" y="{upper}%" width="{wide}%" height="{tall}%" viewBox="0 0 {w} {h}"'
+        ' preserveAspectRatio="none">{shape}</svg></svg>'
+    ).format(
+        role="group" if links else "img", id=id, title=title, peak=_number(peak), unit=unit, at=at,
+        axes=_axes(high, ticks, unit), left=_LEFT, upper=_UPPER, wide=100 - _LEFT, tall=_TALL, w=WIDTH,
+        h=HEIGHT, shape=grid + Markup("").join(drawn),
+    )  # fmt: skip
+
+
+def _axes(high: float, ticks: Sequence[str], unit: str) -> Markup:
+    """The words of both axes; every other tick is `minor`, left out where there is little room."""
+    values = [
+        Markup('<text class="value" x="{}%" y="{:.1f}%">{}{}</text>').format(
+            _LEFT - 1, _UPPER + _up(value, high) / HEIGHT * _TALL, _number(value), unit
+        )
+        for value in (0, high / 2, high)
+    ]
+    last = len(ticks) - 1
+    times = [
+        Markup('<text class="tick{}" x="{:.1f}%" y="98%">{}</text>').format(
+            " first" if at == 0 else " last" if at == last else " minor" if at % 2 else "",
+            _LEFT + (100 - _LEFT) * at / max(1, last), tick,
+        )
+        for at, tick in enumerate(ticks)
+    ]  # fmt: skip
+    return Markup("").join([*values, *times])
+
+
+def _round_up(value: float) -> float:
+    """The next of 2, 4, 6, 8, 10, 20, 40, …: half of it is a whole number too."""
+    scale = 1
+    while value > scale * 10:
+        scale *= 10
+    return next(step * scale for step in (2, 4, 6, 8, 10) if value <= step * scale)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
 
 
 def line(

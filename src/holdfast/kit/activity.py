@@ -1,15 +1,16 @@
-"""Activity per minute of all processes, kept for a day; an hour of it costs 60 reads by key.
+"""Activity of all processes per minute, kept for a day, and per hour, kept for eight days.
 
-Each working process adds its counts to the document of the current minute every few seconds, and nothing
-while idle. For charts, not for accounting: a killed process loses its last seconds.
+A chart reads by key: 60 minutes, 24 hours or 168. Each working process adds its counts to the documents of
+the current minute and hour in one commit every few seconds, and nothing while idle. For charts, not for
+accounting: a killed process loses its last seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final, TypeVar
 
 from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
@@ -18,18 +19,14 @@ from holdfast.model import MEMBERS_READ, Document, ProvidedId, Retention, docume
 from holdfast.store import Increment, Maximum, Store, upsert
 
 RECORD_EVERY_S: Final = 5.0
+HOUR: Final = timedelta(hours=1)
 COUNTED: Final = ("handled", "delivered", "failed", "dead")
 
+A = TypeVar("A", bound="ActivityFields")
 
-@document(
-    "holdfast_pulses/{id}",
-    id=ProvidedId(pattern=r"[0-9]{12}"),
-    tenant="tenant_id",
-    retention=Retention("at", after_s=86_400),
-    access=MEMBERS_READ,
-)
-class ActivityMinute(Document, rename="camel"):
-    """One minute: messages handled, attempts by outcome, and the longest wait of anything due."""
+
+class ActivityFields(Document, rename="camel"):
+    """What happened: messages handled, attempts by outcome, and the longest wait of anything due."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -39,6 +36,43 @@ class ActivityMinute(Document, rename="camel"):
     failed: int = 0
     dead: int = 0
     waited_s: float = 0.0
+
+    step: ClassVar[timedelta]
+    id_format: ClassVar[str]
+
+    @classmethod
+    def start(cls, at: datetime) -> datetime:
+        """The start of the minute or hour that this moment is in, in UTC."""
+        in_utc = at.astimezone(UTC).replace(second=0, microsecond=0)
+        return in_utc if cls.step < HOUR else in_utc.replace(minute=0)
+
+
+@document(
+    "holdfast_pulses/{id}",
+    id=ProvidedId(pattern=r"[0-9]{12}"),
+    tenant="tenant_id",
+    retention=Retention("at", after_s=86_400),
+    access=MEMBERS_READ,
+)
+class ActivityMinute(ActivityFields, rename="camel"):
+    """The activity of one minute."""
+
+    step: ClassVar[timedelta] = timedelta(minutes=1)
+    id_format: ClassVar[str] = "%Y%m%d%H%M"
+
+
+@document(
+    "holdfast_activity_hours/{id}",
+    id=ProvidedId(pattern=r"[0-9]{10}"),
+    tenant="tenant_id",
+    retention=Retention("at", after_s=8 * 86_400),
+    access=MEMBERS_READ,
+)
+class ActivityHour(ActivityFields, rename="camel"):
+    """The activity of one hour."""
+
+    step: ClassVar[timedelta] = HOUR
+    id_format: ClassVar[str] = "%Y%m%d%H"
 
 
 class ActivityRecorder:
@@ -67,7 +101,7 @@ class ActivityRecorder:
         await self.record()
 
     async def record(self) -> None:
-        """Add what was done since the last record to the current minute."""
+        """Add what was done since the last record to the current minute and hour."""
         self.last_turn_at = self._clock.now()
         totals = dict(self._counts())
         added: dict[str, Any] = {
@@ -78,26 +112,30 @@ class ActivityRecorder:
         waited_s = round(await self._waited_s(), 1)
         if not added and not waited_s:
             return
-        at = self.last_turn_at.replace(second=0, microsecond=0)
         changes: dict[str, Any] = {name: Increment(count) for name, count in added.items()}
-        activity = ActivityMinute(id=_id(at), at=at, waited_s=waited_s, **added)
+        changes["waited_s"] = Maximum(waited_s)
+        fields, now = {"waited_s": waited_s, **added}, self.last_turn_at
         try:
-            await self._store.commit(upsert(activity, {**changes, "waited_s": Maximum(waited_s)}))
+            await self._store.commit(
+                upsert(_activity(ActivityMinute, now, **fields), changes),
+                upsert(_activity(ActivityHour, now, **fields), changes),
+            )
         except (ConflictError, RetryLaterError):
             return
         self._recorded = totals
 
 
-async def recent(store: Store, minutes: int = 60) -> Sequence[ActivityMinute]:
-    """The last minutes, oldest first; empty ones for minutes without activity."""
-    now = store.clock.now().replace(second=0, microsecond=0)
-    times = [now - timedelta(minutes=age) for age in range(minutes - 1, -1, -1)]
-    stored = await store.tenant(NO_TENANT).get_many(ActivityMinute, [_id(at) for at in times])
-    return [
-        ActivityMinute(id=_id(at), at=at) if one is None else one.doc
-        for at, one in zip(times, stored, strict=True)
-    ]
+async def recent(store: Store, kind: type[A], count: int) -> Sequence[A]:
+    """The last minutes or hours, oldest first; empty ones where nothing happened.
+
+    Example: `await recent(store, ActivityMinute, 60)`
+    """
+    now = store.clock.now()
+    empty = [_activity(kind, now - age * kind.step) for age in range(count - 1, -1, -1)]
+    stored = await store.tenant(NO_TENANT).get_many(kind, [one.id for one in empty])
+    return [one if found is None else found.doc for one, found in zip(empty, stored, strict=True)]
 
 
-def _id(at: datetime) -> str:
-    return at.strftime("%Y%m%d%H%M")
+def _activity(kind: type[A], moment: datetime, **fields: Any) -> A:
+    at = kind.start(moment)
+    return kind(id=at.strftime(kind.id_format), at=at, **fields)

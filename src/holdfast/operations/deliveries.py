@@ -107,11 +107,13 @@ async def list_deliveries(
     *,
     statuses: Sequence[str] = UNDELIVERED,
     endpoint_id: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     limit: int = 50,
     cursor: str | None = None,
 ) -> DeliveryPage:
-    """Deliveries of one outbox, newest first."""
-    selection = Selection(statuses=statuses, endpoint_id=endpoint_id)
+    """Deliveries of one outbox, newest first; with `since` and `until`, those created between them."""
+    selection = Selection(statuses=statuses, endpoint_id=endpoint_id, since=since, until=until)
     of = await endpoint_tenant(runtime, tenant_id, outbox, endpoint_id)
     if of is None:
         return DeliveryPage([], None)

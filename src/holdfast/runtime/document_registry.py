@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.errors import ConfigError
 from holdfast.kit.access import ApiToken, Session, Setup, SignInLink, User, VisitorSession
 from holdfast.kit.access.visitors import VISITOR_KEY
-from holdfast.kit.activity import ActivityMinute
+from holdfast.kit.activity import ActivityHour, ActivityMinute
 from holdfast.kit.audit import AUDIT_KEY, AuditEvent, AuditHead
 from holdfast.kit.cache import CacheDocument, CacheGeneration
 from holdfast.kit.channels import Channel, Watch
@@ -37,7 +37,8 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     CheckpointDocument, Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
     InboxChunk, InboxItem, InboxQueue, InboxUpload,
-    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation, RunDocument,
+    LeaseDocument, ActivityHour, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation,
+    RunDocument,
     Schedule, Session, Setup, SignInLink, SlotRun, StepDocument, UsageEvent, UsageSum, User,
     VisitorSession, Watch,
 )  # fmt: skip

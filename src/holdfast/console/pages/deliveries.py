@@ -34,6 +34,11 @@ async def outbox_choice(runtime: Runtime, ask: PageRequest) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _times(ask: PageRequest) -> dict[str, str]:
+    """The filter by creation time as it was given, for links to other parts of the same list."""
+    return {name: value for name in ("since", "until") if (value := ask.text(name))}
+
+
 class DeliveryPages:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -45,7 +50,8 @@ class DeliveryPages:
         page = await self._page(ask, state, wanted=wanted, choice=choice)
         return {
             "state": state, "states": (_UNDELIVERED, *words, _ALL), "wanted": wanted,
-            "rows": page.items, "after": page.cursor, **choice,
+            "rows": page.items, "after": page.cursor, "since": ask.moment("since"),
+            "until": ask.moment("until"), "times": _times(ask), **choice,
         }  # fmt: skip
 
     async def _page(
@@ -57,7 +63,8 @@ class DeliveryPages:
         some = {_UNDELIVERED: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
         return await deliveries.list_deliveries(
             self._runtime, ask.tenant_id, choice["outbox"], statuses=some,
-            endpoint_id=choice["endpoint"] or None, limit=ROWS, cursor=ask.cursor,
+            endpoint_id=choice["endpoint"] or None, since=ask.moment("since"), until=ask.moment("until"),
+            limit=ROWS, cursor=ask.cursor,
         )  # fmt: skip
 
     async def one(self, ask: PageRequest) -> Mapping[str, Any]:

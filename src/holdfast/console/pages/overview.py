@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final, Literal
 
-from holdfast.console.plots import Series, bars, line
+import msgspec
+
+from holdfast.console.activity_charts import RANGES, ActivityCharts
+from holdfast.console.tenants import Tenants
 from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.kit.access.authorization import has_role
-from holdfast.kit.activity import COUNTED, ActivityMinute, recent
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import OutboxModels
@@ -25,7 +29,11 @@ from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
 ENDPOINTS_SHOWN: Final = 10
-_TOPICS: Final = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "connections", "pulse")
+TENANTS_ASKED_MAX: Final = 50
+FAILED_LATELY: Final = timedelta(hours=24)
+_TOPICS: Final = (
+    "deliveries", "dead-letters", "inbox", "schedules", "endpoints", "connections", "pulse", "runs",
+)  # fmt: skip
 _WAITING: Final = ("pending", "sending", "failed")
 
 
@@ -33,16 +41,18 @@ class OverviewPage:
     """What the first page shows."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        self._runtime, self._tenants = runtime, Tenants(runtime)
 
     async def data(self, ask: PageRequest) -> Mapping[str, Any]:
+        range = ask.choice("range", RANGES, default="1h")
         whole = ask.tenant_id in (NO_TENANT, ALL_TENANTS) and has_role(ask.caller, "viewer", NO_TENANT)
         return {
             "whole": whole,
             "attention": await self._attention(ask),
             "services": self._services(),
             "topics": _topics(self._runtime),
-            **await (self._of_whole(ask) if whole else self._of_tenant(ask.tenant_id)),
+            "runs": await self._runs(ask.tenant_id),
+            **await (self._of_whole(ask, range) if whole else self._of_tenant(ask.tenant_id)),
         }
 
     async def _of_tenant(self, tenant_id: str) -> dict[str, Any]:
@@ -55,24 +65,23 @@ class OverviewPage:
         in_flight = {name: waiting["pending"][name] + waiting["sending"][name] for name in outboxes}
         return {"figures": {"in_flight": in_flight, "failed": waiting["failed"], "dead": dead}}
 
-    async def _of_whole(self, ask: PageRequest) -> dict[str, Any]:
-        pulses = await recent(self._runtime.store)
+    async def _runs(self, tenant_id: str) -> dict[str, dict[str, int]]:
+        """Runs in progress, waiting to start and failed lately, by collection."""
+        collections, since = self._runtime.runs(tenant_id), self._runtime.clock.now() - FAILED_LATELY
+        return {
+            "running": {name: await runs.count("running") for name, runs in collections.items()},
+            "pending": {name: await runs.count("pending") for name, runs in collections.items()},
+            "failed": {name: await runs.count("failed", since=since) for name, runs in collections.items()},
+        }
+
+    async def _of_whole(self, ask: PageRequest, range: str) -> dict[str, Any]:
         return {
             "dead": sum((await dead_letter_counts(self._runtime, ask.tenant_id)).values()),
             "health": await self._runtime.health(),
             "backlog": await self._runtime.backlog(),
             "loops": self._runtime.supervisor.status() if self._runtime.working else [],
-            "throughput": _throughput(pulses),
-            "handled": bars(
-                [Series("handled", "accent", [p.handled for p in pulses])],
-                _minutes(pulses),
-                said="Messages handled by minute, the last hour",
-            ),
-            "waits": line(
-                [p.waited_s for p in pulses], tone="warn", said="Longest wait by minute", unit=" s"
-            ),
-            "sums": {name: sum(getattr(p, name) for p in pulses) for name in COUNTED},
-            "longest_s": max(p.waited_s for p in pulses),
+            "charts": await ActivityCharts.read(self._runtime.store, range),
+            "ranges": list(RANGES),
         }
 
     def _services(self) -> list[dict[str, Any]]:
@@ -94,12 +103,16 @@ class OverviewPage:
                 store, lapsed, "lapsed connection", tone="warn", path="/console/connections",
                 query={"status": "needs_reauth"},
             )  # fmt: skip
-        found += [*await self._endpoints(ask), *await _schedules(store)]
-        tenant_id = NO_TENANT if ask.tenant_id == ALL_TENANTS else ask.tenant_id
-        for parts in self._runtime.parts.values():
-            if parts.attention is not None:
-                found += await parts.attention(tenant_id)
-        return found
+        return [*found, *await self._endpoints(ask), *await _schedules(store), *await self._of_services(ask)]
+
+    async def _of_services(self, ask: PageRequest) -> list[Notice]:
+        """What services tell of the tenant, or of each of the known ones, as far as a page can ask."""
+        asked = [one.attention for one in self._runtime.parts.values() if one.attention is not None]
+        if ask.tenant_id != ALL_TENANTS:
+            return [notice for attention in asked for notice in await attention(ask.tenant_id)]
+        known = (await self._tenants.known())[:TENANTS_ASKED_MAX] if asked else []
+        found = await asyncio.gather(*(attention(tenant) for attention in asked for tenant in known))
+        return [_with_tenant(notice) for notices in found for notice in notices]
 
     async def _dead_letters(self, store: Store) -> list[Notice]:
         found: list[Notice] = []
@@ -121,6 +134,12 @@ class OverviewPage:
             )
             found += [_stopped(one, ask) for one in page.items]
         return found
+
+
+def _with_tenant(notice: Notice) -> Notice:
+    if notice.tenant_id == NO_TENANT:
+        return notice
+    return msgspec.structs.replace(notice, text=f"{notice.tenant_id}: {notice.text}")
 
 
 def _stopped(endpoint: EndpointRow, ask: PageRequest) -> Notice:
@@ -173,19 +192,6 @@ async def _schedules(store: Store) -> list[Notice]:
         for one in page.docs
         if one.last_status == "failed"
     ]
-
-
-def _throughput(pulses: Sequence[ActivityMinute]) -> Any:
-    series = [
-        Series("delivered", "good", [p.delivered for p in pulses]),
-        Series("failed", "warn", [p.failed for p in pulses]),
-        Series("dead", "bad", [p.dead for p in pulses]),
-    ]
-    return bars(series, _minutes(pulses), said="Deliveries by minute, the last hour")
-
-
-def _minutes(pulses: Sequence[ActivityMinute]) -> list[str]:
-    return [p.at.strftime("%H:%M") for p in pulses]
 
 
 def _topics(runtime: Runtime) -> tuple[str, ...]:

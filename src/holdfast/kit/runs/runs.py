@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
 import msgspec
@@ -106,6 +106,11 @@ class Runs:
             # The indexes over all tenants begin with the status: fewer of them make writes cheaper.
             query = query.where("status", "in", get_args(RunStatus))
         return await self._store.query(query)
+
+    async def count(self, status: RunStatus, *, since: datetime | None = None) -> int:
+        """How many runs have this status, of those created at `since` or later where it is given."""
+        query = Query(self._models.run).where("status", "==", status).order_by("-created_at")
+        return await self._store.count(query if since is None else query.where("created_at", ">=", since))
 
     async def steps(self, run_id: str) -> list[StepFields]:
         """The steps with their full inputs and outputs, in order."""
