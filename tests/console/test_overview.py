@@ -194,6 +194,14 @@ def test_a_chart_of_little_or_nothing_has_round_values_and_escapes_its_words() -
     assert "<script>" not in drawn
     assert "style=" not in drawn
     assert re.findall(r'class="value"[^>]*>([^<]+)<', drawn) == ["0", "1", "2"]
-    for peak, high in ((0, "2"), (3, "4"), (10, "10"), (11, "20"), (4_001, "6,000")):
+    for peak, high in (
+        (0, "2"),
+        (3, "4"),
+        (10, "10"),
+        (11, "20"),
+        (4_001, "6,000"),
+        (30_000, "40k"),
+        (2_000_001, "4M"),
+    ):
         shown = chart([Series("a", "good", [peak])], ["b"], id="x", title="t", ticks=["b"])
         assert re.findall(r'class="value"[^>]*>([^<]+)<', shown)[-1] == high

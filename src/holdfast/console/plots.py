@@ -126,7 +126,7 @@ def _axes(high: float, ticks: Sequence[str], unit: str) -> Markup:
     """The words of both axes; every other tick is `minor`, left out where there is little room."""
     values = [
         Markup('<text class="value" x="{}%" y="{:.1f}%">{}{}</text>').format(
-            _LEFT - 1, _UPPER + _up(value, high) / HEIGHT * _TALL, _number(value), unit
+            _LEFT - 1, _UPPER + _up(value, high) / HEIGHT * _TALL, _short(value), unit
         )
         for value in (0, high / 2, high)
     ]
@@ -151,6 +151,15 @@ def _round_up(value: float) -> float:
 
 def _number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
+
+
+def _short(value: float) -> str:
+    """A number in the little room beside an axis: 2.5M, 40k, 6,000."""
+    if value >= 1_000_000:
+        return f"{_number(value / 1_000_000)}M"
+    if value >= 10_000:
+        return f"{_number(value / 1_000)}k"
+    return _number(value)
 
 
 def line(
