@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 
 import pytest
 
+from holdfast.kit.outbox.circuits import circuit_id
+from holdfast.kit.outbox.models import EndpointCircuit
+from holdfast.operations import endpoints
+from holdfast.store import create
 from tests.console.bed import Bed, console
-from tests.operations.outboxes import SERVICES, TENANT, Setting
+from tests.operations.outboxes import ORCHARD, SERVICES, TENANT, Setting
 
 ACT = re.compile(r'data-(?:act|form)="(/api/[^"]+)"')
 
@@ -87,6 +92,29 @@ async def test_an_endpoint_shows_how_many_were_skipped_and_replays_them(bed: Bed
     assert (await ann.act(f"{one}/replay-skipped", {"dryRun": False}))[0] == 200
     assert {await setting.status(id) for id in ids} == {"pending"}
     assert f"{one}/replay-skipped" not in ACT.findall(await ann.page(page))
+
+
+async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    waiting = await setting.deliver(await setting.endpoint(), "e1")
+    probe_at = bed.runtime.clock.now() + timedelta(minutes=10)
+    circuit = EndpointCircuit(
+        id=circuit_id(ORCHARD.endpoint, "tree-1"), tenant_id=TENANT, collection="orchard_endpoints",
+        endpoint_id="tree-1", failures=10, probe_at=probe_at,
+    )  # fmt: skip
+    await setting.store.commit(create(circuit))
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    assert "after 10 failures, next probe in " in await ann.page("/console/endpoints/orchard/tree-1")
+    told = await ann.page(f"/console/deliveries/orchard/{waiting}")
+    assert "endpoint paused after 10 failures, next probe in " in told
+    overview = await ann.page("/console")
+    assert "endpoint tree-1 of orchard is paused after 10 failures, next probe in " in overview
+    shown = (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit
+    assert shown is not None
+    assert (shown.failures, shown.next_probe_at) == (10, probe_at)
+    assert await endpoints.list_circuits(bed.runtime, TENANT, "harbour") == []
+    assert (await ann.act("/api/v1/endpoints/orchard/tree-1/pause", {"reason": ""}))[0] == 200
+    assert (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit is None, "by somebody"
 
 
 async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> None:

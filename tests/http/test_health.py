@@ -15,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast.kit.channels import Channel
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint, Endpoints
+from holdfast.kit.outbox.circuits import PROBE_MARGIN_S, circuit_id
+from holdfast.kit.outbox.models import EndpointCircuit
 from holdfast.service import Context, Parts, Service
 from holdfast.store import create, patch
 from holdfast.store.io_counters import IO_COUNTERS
@@ -219,4 +221,19 @@ async def test_a_disabled_endpoint_of_any_tenant_shows_until_it_is_enabled(
         ("endpoints: holdfast: 1 disabled, which take no events",),
     )
     await Endpoints(store).enable("rms", by="ann")
+    assert (await bed.runtime.health()).status == "ok"
+
+
+async def test_an_open_circuit_is_counted_until_its_probe_is_long_over(bed: Bed, clock: ManualClock) -> None:
+    circuit = EndpointCircuit(
+        id=circuit_id(Endpoint, "rms"), tenant_id="acme", collection="holdfast_endpoints", endpoint_id="rms",
+        failures=10, probe_at=clock.now() + timedelta(seconds=4),
+    )  # fmt: skip
+    await bed.runtime.store.tenant("acme").commit(create(circuit))
+    health = await bed.runtime.health()
+    assert (health.status, health.reasons) == (
+        "degraded",
+        ("endpoints: holdfast: 1 paused by the circuit breaker after failures",),
+    )
+    await clock.advance(4 + PROBE_MARGIN_S + 1)
     assert (await bed.runtime.health()).status == "ok"

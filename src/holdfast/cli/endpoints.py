@@ -97,6 +97,7 @@ def show_command(
         print_result(shown, "", as_json=True)
         return
     facts = {name: value for name, value in as_dict(shown).items() if name not in ("notices", "secret")}
+    facts["circuit"] = shown.circuit.summary if shown.circuit else "closed"
     print_result(
         shown,
         "\n".join(f"{name}: {'-' if value in (None, '', []) else value}" for name, value in facts.items()),

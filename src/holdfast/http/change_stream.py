@@ -21,6 +21,7 @@ from holdfast.kit.access.authorization import privileged
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox.models import EndpointCircuit
 from holdfast.kit.runs import KIT as RUN_MODELS
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.worker_loop import wait_for_wake
@@ -56,7 +57,7 @@ def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
         "audit": [trail.models.head for trail in runtime.audits.values()],
         "dead-letters": [models.dead_letter for models in outboxes],
         "deliveries": [models.delivery for models in outboxes],
-        "endpoints": [models.endpoint for models in outboxes],
+        "endpoints": [*(models.endpoint for models in outboxes), EndpointCircuit],
         "runs": [cls for models in runs for cls in (models.run, models.step)],
         **{one.address: one.documents for one in runtime.services if one.documents},
     }

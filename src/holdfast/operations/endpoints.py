@@ -24,9 +24,10 @@ from holdfast.kit.outbox import (
     Selection,
     new_secret,
 )
+from holdfast.kit.outbox.circuits import circuit_of, describe, open_circuits
 from holdfast.kit.outbox.deliveries import CANCELLABLE, skipped_while_disabled
 from holdfast.kit.outbox.endpoint_secrets import OVERLAP_S
-from holdfast.kit.outbox.models import EndpointStatus, NoticeKind
+from holdfast.kit.outbox.models import EndpointCircuit, EndpointStatus, NoticeKind
 from holdfast.net import SendFailure
 from holdfast.operation import Operator, operation
 from holdfast.operations import deliveries
@@ -96,8 +97,22 @@ class NoticeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: datetime
 
 
+class CircuitRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An open circuit: nothing is sent to the endpoint until the next probe; `summary` says so in words."""
+
+    outbox: str
+    tenant_id: str
+    endpoint_id: str
+    failures: int
+    next_probe_at: datetime
+    summary: str
+
+
 class EndpointDetail(EndpointRow, frozen=True, kw_only=True, rename="camel"):
+    """An endpoint with its newest notices, and its circuit where that is open."""
+
     notices: list[NoticeRow]
+    circuit: CircuitRow | None = None
 
 
 class EndpointPage(msgspec.Struct, frozen=True):
@@ -123,11 +138,29 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, endpoint_id: str) -
     models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
     endpoint = (await _require(store, models, endpoint_id)).doc
     notices = Query(models.notice).where("endpoint_id", "==", endpoint_id).order_by("-at")
-    page = await runtime.store.tenant(endpoint.tenant_id).query(notices.limit(NOTICES_SHOWN))
+    own = runtime.store.tenant(endpoint.tenant_id)
+    page, circuit = await own.query(notices.limit(NOTICES_SHOWN)), await circuit_of(own, endpoint)
     return EndpointDetail(
         **msgspec.structs.asdict(row(endpoint, outbox)),
         notices=[NoticeRow(kind=one.kind, reason=one.reason, by=one.by, at=one.at) for one in page.docs],
+        circuit=None if circuit is None else _circuit_row(circuit, outbox, runtime.clock.now()),
     )
+
+
+def _circuit_row(circuit: EndpointCircuit, outbox: str, now: datetime) -> CircuitRow:
+    return CircuitRow(
+        outbox=outbox, tenant_id=circuit.tenant_id, endpoint_id=circuit.endpoint_id,
+        failures=circuit.failures, next_probe_at=circuit.probe_at, summary=describe(circuit, now),
+    )  # fmt: skip
+
+
+async def list_circuits(
+    runtime: Runtime, tenant_id: str, outbox: str = KIT_PART, *, limit: int = 50
+) -> list[CircuitRow]:
+    """Open circuits of one outbox."""
+    now = runtime.clock.now()
+    query = open_circuits(outbox_named(runtime, outbox).models.endpoint, now).limit(limit)
+    return [_circuit_row(one, outbox, now) for one in (await runtime.store_of(tenant_id).query(query)).docs]
 
 
 async def list_endpoints(

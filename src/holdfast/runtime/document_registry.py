@@ -21,7 +21,7 @@ from holdfast.kit.inbox import InboxChunk, InboxItem, InboxQueue, InboxUpload
 from holdfast.kit.leases import LeaseDocument, LeaseFields
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
-from holdfast.kit.outbox.models import AttemptChunk
+from holdfast.kit.outbox.models import AttemptChunk, EndpointCircuit
 from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.kit.rate_limit import RateLimitDocument, RateWindow
 from holdfast.kit.runs import RunDocument, StepDocument
@@ -35,7 +35,7 @@ from holdfast.store_copy import Copy
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AttemptChunk, AuditEvent, AuditHead, CacheDocument, CacheGeneration, Channel,
     CheckpointDocument, Connection, Consent, Copy,
-    DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
+    DeadLetter, Delivery, Endpoint, EndpointCircuit, EndpointNotice, FifoLane, IdempotencyDocument,
     InboxChunk, InboxItem, InboxQueue, InboxUpload,
     LeaseDocument, ActivityHour, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation,
     RunDocument,

@@ -12,6 +12,7 @@ from holdfast.kit.channels import ChannelFields
 from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.channels.key_uses import channels_of_unknown_keys, describe_unknown_keys
 from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox.circuits import open_circuits
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
 from holdfast.runtime.part_registry import KIT_PART
@@ -101,13 +102,16 @@ class HealthMonitor:
         return Health("degraded" if old else "ok", reasons)
 
     async def _endpoint_health(self) -> Health:
-        """Disabled endpoints by outbox: counted, not named, because they are of any tenant."""
-        store, reasons = self._store.privileged(), list[str]()
+        """Disabled and failing endpoints by outbox: counted, not named, because they are of any tenant."""
+        store, reasons, now = self._store.privileged(), list[str](), self._store.clock.now()
         for name, outbox in self._outboxes.items():
             disabled = Query(outbox.models.endpoint).where("status", "==", "disabled")
             count = await store.count(disabled.order_by("-created_at"))
             if count:
                 reasons.append(f"{name}: {count} disabled, which take no events")
+            failing = await store.count(open_circuits(outbox.models.endpoint, now))
+            if failing:
+                reasons.append(f"{name}: {failing} paused by the circuit breaker after failures")
         return Health("degraded" if reasons else "ok", tuple(reasons))
 
     def _clock_health(self) -> Health:

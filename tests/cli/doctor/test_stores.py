@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
@@ -13,7 +13,8 @@ import asyncpg
 from holdfast.app import open_store
 from holdfast.kit.audit import Audit, AuditEntry, AuditHead, CheckpointRecorder
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
-from holdfast.kit.outbox.models import EndpointSecret
+from holdfast.kit.outbox.circuits import circuit_id
+from holdfast.kit.outbox.models import EndpointCircuit, EndpointSecret
 from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import new_key
 from holdfast.kit.vault.keys import legacy_cipher
@@ -180,6 +181,26 @@ def test_dead_letters_that_wait_for_somebody(tmp_path: Path) -> None:
     keep(tmp_path, act)
     said = fault(tmp_path, "dead letters")
     assert "`holdfast dlq replay --outbox holdfast --tenant acme`" in said, "as it is, it finds them"
+
+
+def test_endpoints_that_take_nothing(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        made = Endpoint(
+            id="rms", tenant_id="acme", url="https://rms.example", created_at=_LONG_AGO, status="disabled",
+            reason="410",
+        )  # fmt: skip
+        circuit = EndpointCircuit(
+            id=circuit_id(Endpoint, "crm"), tenant_id="globex", collection="holdfast_endpoints",
+            endpoint_id="crm", failures=10, probe_at=runtime.clock.now() + timedelta(days=1),
+        )  # fmt: skip
+        await runtime.store.tenant("acme").commit(create(made))
+        await runtime.store.tenant("globex").commit(create(circuit))
+
+    keep(tmp_path, act)
+    said = fault(tmp_path, "endpoints")
+    assert "rms of holdfast is disabled: 410; crm of holdfast is paused after 10 failures" in said
+    assert "`holdfast endpoints enable rms --outbox holdfast --tenant acme`" in said
+    assert "`holdfast endpoints show crm --outbox holdfast --tenant globex`" in said
 
 
 def test_an_audit_trail_that_lost_what_its_checkpoint_holds(tmp_path: Path) -> None:

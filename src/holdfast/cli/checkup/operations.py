@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast import __version__
 from holdfast.clock import SharedClock
 from holdfast.errors import DecryptionError
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
 from holdfast.kit.channels.key_uses import channels_of_unknown_keys, describe_unknown_keys
@@ -16,6 +17,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.operations.audit import check_trails
+from holdfast.operations.endpoints import CircuitRow, EndpointRow, list_circuits, list_endpoints
 from holdfast.operations.outboxes import dead_letter_counts, unresolved
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
 from holdfast.runtime.health import SKEW_S_MAX
@@ -23,6 +25,7 @@ from holdfast.service import CheckResult, Health
 from holdfast.store import Query
 
 LOOKED_AT: Final = 200
+ENDPOINTS_NAMED: Final = 5
 _MAY_ALL: Final = ("admin", "owner", "service")
 
 
@@ -37,6 +40,7 @@ async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     yield clock_skew(runtime)
     yield await backlog(runtime)
     yield await dead_letters(runtime)
+    yield await endpoints(runtime)
     yield await schedules(runtime)
     for service in runtime.services:
         tell = runtime.parts[service.name].health
@@ -180,6 +184,33 @@ async def dead_letters(runtime: Runtime) -> CheckResult:
     options = f"--outbox {name}" + "".join(f" --tenant {one.tenant_id}" for one in newest.docs)
     remedy = f"look at them with `holdfast dlq list {options}`, then `holdfast dlq replay {options}`"
     return CheckResult("dead letters", False, f"not replayed or resolved: {said}", remedy)
+
+
+async def endpoints(runtime: Runtime) -> CheckResult:
+    """Endpoints that take no events or fail; the remedies name the tenant of each."""
+    said, remedies = list[str](), list[str]()
+    for outbox in runtime.outboxes:
+        disabled = await list_endpoints(runtime, ALL_TENANTS, outbox, status="disabled", limit=LOOKED_AT)
+        failing = await list_circuits(runtime, ALL_TENANTS, outbox, limit=LOOKED_AT)
+        said += [
+            f"{one.id} of {outbox} is disabled: {one.reason or 'no reason given'}" for one in disabled.items
+        ]
+        said += [f"{one.endpoint_id} of {outbox} is {one.summary}" for one in failing]
+        remedies += [
+            f"`holdfast endpoints enable {_endpoint_options(one, one.id)}`" for one in disabled.items
+        ]
+        remedies += [
+            f"`holdfast endpoints show {_endpoint_options(one, one.endpoint_id)}`" for one in failing
+        ]
+    if not said:
+        return CheckResult("endpoints", True, "all take events")
+    more = f" and {len(said) - ENDPOINTS_NAMED} more" if len(said) > ENDPOINTS_NAMED else ""
+    remedy = f"once their receivers are well: {', '.join(remedies[:ENDPOINTS_NAMED])}"
+    return CheckResult("endpoints", False, "; ".join(said[:ENDPOINTS_NAMED]) + more, remedy)
+
+
+def _endpoint_options(of: EndpointRow | CircuitRow, id: str) -> str:
+    return f"{id} --outbox {of.outbox} --tenant {of.tenant_id}"
 
 
 async def schedules(runtime: Runtime) -> CheckResult:

@@ -20,7 +20,7 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import OutboxModels
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.schedules import Schedule
-from holdfast.operations.endpoints import EndpointRow, list_endpoints
+from holdfast.operations.endpoints import CircuitRow, EndpointRow, list_circuits, list_endpoints
 from holdfast.operations.outboxes import dead_letter_counts, unresolved
 from holdfast.plural import plural
 from holdfast.runtime import KIT_PART, Runtime
@@ -125,7 +125,7 @@ class OverviewPage:
         return found
 
     async def _endpoints(self, ask: PageRequest) -> list[Notice]:
-        """Paused and disabled endpoints, each with the page that the caller may see."""
+        """Paused, disabled and failing endpoints, each with the page that the caller may see."""
         found: list[Notice] = []
         statuses: tuple[EndpointStatus, ...] = ("paused", "disabled")
         for name, status in itertools.product(self._runtime.outboxes, statuses):
@@ -133,6 +133,9 @@ class OverviewPage:
                 self._runtime, ask.tenant_id, name, status=status, limit=ENDPOINTS_SHOWN
             )
             found += [_stopped(one, ask) for one in page.items]
+        for name in self._runtime.outboxes:
+            circuits = await list_circuits(self._runtime, ask.tenant_id, name, limit=ENDPOINTS_SHOWN)
+            found += [_endpoint_notice(one, one.endpoint_id, ask, said=one.summary) for one in circuits]
         return found
 
 
@@ -143,15 +146,18 @@ def _with_tenant(notice: Notice) -> Notice:
 
 
 def _stopped(endpoint: EndpointRow, ask: PageRequest) -> Notice:
-    inside = "" if endpoint.outbox == KIT_PART else f" of {endpoint.outbox}"
-    query = {"outbox": endpoint.outbox, "endpoint": endpoint.id}
-    path = "/console/deliveries"
+    said = f"{endpoint.status}: {endpoint.reason or 'no reason given'}"
+    return _endpoint_notice(endpoint, endpoint.id, ask, said=said)
+
+
+def _endpoint_notice(of: EndpointRow | CircuitRow, id: str, ask: PageRequest, *, said: str) -> Notice:
+    inside = "" if of.outbox == KIT_PART else f" of {of.outbox}"
+    path, query = "/console/deliveries", {"outbox": of.outbox, "endpoint": id}
     if ask.may("developer"):
-        path, query = f"/console/endpoints/{endpoint.outbox}/{endpoint.id}", {}
+        path, query = f"/console/endpoints/{of.outbox}/{id}", {}
     return Notice(
-        tone="warn", path=path, query=query, tenant_id=endpoint.tenant_id,
-        text=f"endpoint {endpoint.id}{inside} is {endpoint.status}: {endpoint.reason or 'no reason given'}",
-    )  # fmt: skip
+        tone="warn", path=path, query=query, tenant_id=of.tenant_id, text=f"endpoint {id}{inside} is {said}"
+    )
 
 
 async def _count(store: Store, models: OutboxModels, state: str) -> int:

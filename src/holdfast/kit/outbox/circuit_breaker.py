@@ -19,6 +19,7 @@ class CircuitBreaker:
         self.policy = policy
         self.state: State = "closed"
         self.open_until = 0.0
+        self.failures_in_row = 0  # also over probes, for people
         self._period = self._failures = self._probes = self._passed = 0
 
     def allows(self, now: float) -> bool:
@@ -33,19 +34,23 @@ class CircuitBreaker:
         self._probes += self.state == "half-open"
         return self._period
 
-    def end(self, period: int, *, healthy: bool, now: float) -> None:
+    def end(self, period: int, *, healthy: bool, now: float) -> bool:
+        """Count a send that ended; return whether the breaker opened or closed by it."""
         if period != self._period:
-            return
+            return False
+        self.failures_in_row = 0 if healthy else self.failures_in_row + 1
         if not healthy:
             self._failures += 1
             if self.state == "half-open" or self._failures >= self.policy.failures:
                 self._move("open")
                 self.open_until = now + self.policy.open_s
-            return
+            return self.state == "open"
         self._failures = 0
         self._passed += 1
         if self.state == "half-open" and self._passed >= self.policy.probes:
             self._move("closed")
+            return True
+        return False
 
     def _move(self, state: State) -> None:
         self.state = state

@@ -18,6 +18,7 @@ from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.attempt_record import CONTENT_TYPE, METHOD, Header
+from holdfast.kit.outbox.circuits import CircuitRecorder
 from holdfast.kit.outbox.endpoint_admin import Endpoints, OnNotice
 from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
@@ -74,7 +75,7 @@ class DeliveryWorker:
     ) -> None:
         self._store, self._sender, self._settler, self._shares = store, sender, settler, shares
         self._clock = store.clock
-        self._rates = EndpointRates(store, models)
+        self._rates, self._circuits = EndpointRates(store, models), CircuitRecorder(store)
         self._owner, self._headers, self._on_notice, self._models = owner, headers, on_notice, models
         self._spawn, self._wake, self._look = spawn, wake, look
         self._retries_us: list[int] = []
@@ -191,10 +192,12 @@ class DeliveryWorker:
         outcome = judge(result, endpoint.retry, attempt=delivery.attempt_count, now=now, roll=random.random())
         hung = isinstance(result, SendFailure) and result.reason == "timeout"
         took_s = latency_s if isinstance(result, SendFailure) else result.latency_s
-        queue.finish(
+        switched = queue.finish(
             claimed, healthy=outcome.healthy, hung=hung, now=monotonic, took_s=took_s,
             waited_s=latency_s - took_s,
         )  # fmt: skip
+        if switched:
+            self._spawn(self._circuits.record(queue))
         if outcome.hold_s:
             queue.close_until(monotonic + outcome.hold_s)
         setattr(self.counts, outcome.status, getattr(self.counts, outcome.status) + 1)

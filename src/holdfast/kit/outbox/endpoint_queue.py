@@ -201,8 +201,9 @@ class EndpointQueue:
         now: float,
         took_s: float = 0.0,
         waited_s: float = 0.0,
-    ) -> None:
-        """Count a send that ended, `hung` when its time was up before there was an answer.
+    ) -> bool:
+        """Count a send that ended, `hung` when its time was up before there was an answer; return whether its
+        breaker opened or closed.
 
         The receiver had it for `took_s`, after it had waited `waited_s` for a connection.
         """
@@ -216,7 +217,7 @@ class EndpointQueue:
             self._pace_per_s = self._ended / (now - self._ended_since)
             self._ended, self._ended_since = 0, now
         assert self.breaker is not None
-        self.breaker.end(claimed.period, healthy=healthy, now=now)
+        return self.breaker.end(claimed.period, healthy=healthy, now=now)
 
     def _adapt(self, *, hung: bool, waited_s: float) -> None:
         """Let more go at once only while answers come, connections are at hand and more is wanted: a receiver

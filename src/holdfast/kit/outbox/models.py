@@ -305,6 +305,27 @@ class FifoLane(OrderedQueueFields, rename="camel"):
     """The order of one endpoint's deliveries; has the endpoint's id."""
 
 
+@document(
+    "holdfast_endpoint_circuits/{id}",
+    tenant="tenant_id",
+    indexes=[Index("collection", "-probe_at"), Index("collection", "-probe_at", across="tenants")],
+    retention=Retention("probe_at", after_s=86_400),
+    access=SERVICE_ONLY,
+)
+class EndpointCircuit(Document, rename="camel"):
+    """An endpoint's open circuit, as a dispatcher last reported it: nothing is sent until `probe_at`.
+
+    `collection` is the endpoint's: outboxes share these documents.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    collection: str
+    endpoint_id: str
+    failures: int
+    probe_at: datetime
+
+
 class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
     """The document classes of an outbox; a service gives subclasses declared under its own names.
 
@@ -321,9 +342,9 @@ class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def all(self) -> tuple[type[Document], ...]:
         own = (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
-        return (
-            own if self.attempts is AttemptChunk and self.delivery is not Delivery else (*own, self.attempts)
-        )
+        if self.delivery is Delivery:
+            return (*own, self.attempts, EndpointCircuit)
+        return own if self.attempts is AttemptChunk else (*own, self.attempts)
 
 
 OUTBOX_MODELS: Final = OutboxModels()
