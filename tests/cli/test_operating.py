@@ -137,6 +137,7 @@ def test_an_endpoint_lives_from_its_creation_to_its_deletion() -> None:
     assert _json("endpoints", "test", "crm")["eventType"] == "holdfast.test"
     shown = _text("endpoints", "show", "crm")
     assert "secrets: 2" in shown
+    assert "circuit: closed" in shown
     assert "whsec_" not in shown
     assert shown.count("frost") == 5
     assert [one["id"] for one in _json("endpoints", "list", "--status", "active")["items"]] == ["crm", "rms"]
