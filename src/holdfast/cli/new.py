@@ -26,7 +26,7 @@ SUFFIX: Final = ".txt"
 _NAME: Final = r"(?=.{2,40}$)[a-z][a-z0-9]*(_[a-z0-9]+)*"
 # First segments of served paths; names of console pages and commands are reserved too.
 PATHS: Final = (
-    "api", "assets", "console", "demo", "health", "metrics", "oauth", "sign_in", "sign_out", "work",
+    "api", "assets", "console", "demo", "docs", "health", "metrics", "oauth", "sign_in", "sign_out", "work",
 )  # fmt: skip
 
 
