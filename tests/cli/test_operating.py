@@ -138,6 +138,8 @@ def test_an_endpoint_lives_from_its_creation_to_its_deletion() -> None:
     shown = _text("endpoints", "show", "crm")
     assert "secrets: 2" in shown
     assert "circuit: closed" in shown
+    assert _text("endpoints", "replay-skipped", "crm", "--dry-run") == "0 would be sent\n"
+    assert _json("endpoints", "replay-skipped", "crm")["changed"] == 0
     assert "whsec_" not in shown
     assert shown.count("frost") == 5
     assert [one["id"] for one in _json("endpoints", "list", "--status", "active")["items"]] == ["crm", "rms"]

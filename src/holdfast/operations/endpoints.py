@@ -24,7 +24,7 @@ from holdfast.kit.outbox import (
     Selection,
     new_secret,
 )
-from holdfast.kit.outbox.circuits import circuit_of, describe, open_circuits
+from holdfast.kit.outbox.circuits import circuit_id, circuit_of, describe, open_circuits
 from holdfast.kit.outbox.deliveries import CANCELLABLE, skipped_while_disabled
 from holdfast.kit.outbox.endpoint_secrets import OVERLAP_S
 from holdfast.kit.outbox.models import EndpointCircuit, EndpointStatus, NoticeKind
@@ -387,6 +387,7 @@ async def delete(runtime: Runtime, by: Operator, outbox: str, endpoint_id: str) 
         await _require(tx, models, endpoint_id)
         lane = await tx.get(models.fifo_lane, endpoint_id)
         tx.write(delete_write(models.endpoint, endpoint_id))
+        tx.write(delete_write(EndpointCircuit, circuit_id(models.endpoint, endpoint_id)))
         if lane is not None:
             tx.write(delete_write(models.fifo_lane, endpoint_id))
 
