@@ -98,5 +98,5 @@ async def test_every_character_arrives_as_it_was_written(quick: Harness) -> None
     await quick.connect(ALICE)
     odd = "".join(map(chr, range(33, 127))).replace("#", "").replace("@", "") + "ß😀\u202eé"
     answer = await quick.say(f"#cal rename {odd} tomorrow 9am")
-    assert "1/1 account" in answer, "the simulator refuses what Telegram would"
+    assert "1/1 accounts" in answer, "the simulator refuses what Telegram would"
     assert msgspec.json.decode(msgspec.json.encode(answer)) == answer

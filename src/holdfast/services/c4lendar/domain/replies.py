@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta
 
 import msgspec
 
-from holdfast.plural import plural
 from holdfast.services.c4lendar.domain.parser import EventDetails
 
 TEXT_CHARACTERS_MAX = 4_000
@@ -53,8 +52,8 @@ def event_text(
 
 
 def _result_lines(results: Sequence[AccountResult]) -> list[str]:
-    done = sum(one.ok for one in results)
-    lines = [f"{done}/{plural(len(results), 'account')}"]
+    done, total = sum(one.ok for one in results), len(results)
+    lines = [f"{done}/{total} accounts"]
     for one in results:
         if not one.ok:
             again = " – will be tried again" if one.again else ""
