@@ -19,6 +19,7 @@ from holdfast.kit.outbox import (
     Selection,
     delivery_id,
 )
+from holdfast.kit.outbox.deliveries import skipped_while_disabled
 from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.store import Query, Store, delete
 from tests.kit.eventually import until
@@ -180,3 +181,16 @@ async def test_only_what_is_finished_can_be_replayed(live_store: Store) -> None:
     with pytest.raises(InvalidError):
         await Deliveries(live_store).replay(Selection(statuses=["pending"]))
     assert set(UNDELIVERED) <= {"pending", "sending", "failed", "dead"}
+
+
+async def test_only_what_a_disabled_endpoint_missed_is_replayed_oldest_first(live_store: Store) -> None:
+    store = live_store.tenant("-")
+    endpoint = await endpoint_at(live_store, "https://a.example", status="disabled", event_types=["thing.*"])
+    await send(live_store, endpoint, "e2", "e1")
+    endpoint.status = "active"
+    await Outbox(live_store).send(Event(id="e3", type="other.made", body=b"{}"), [endpoint])
+    report = await Deliveries(store).replay(skipped_while_disabled("ep"), dry_run=False)
+    assert (report.changed, report.sample) == (2, ("e2~ep", "e1~ep"))
+    assert [(await delivery(live_store, id)).status for id in ("e1", "e2", "e3")] == [
+        "pending", "pending", "skipped",
+    ]  # fmt: skip
