@@ -23,6 +23,7 @@ from holdfast.store.sql.migration import (
     select_steps,
 )  # fmt: skip
 from holdfast.store.sql.tables import BODY, KEY, PATCH, Table, create_index
+from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 from holdfast.store.sqlite.writer import SqliteWriter
@@ -35,25 +36,39 @@ def ddl(catalog: Catalog) -> list[str]:
 
 class SqliteMigration:
     def __init__(self, writer: SqliteWriter, mappings: Mapping[Schema[Any], SqliteTable]) -> None:
-        self._writer = writer
+        self._writer, self._planned_version = writer, 0
         self._mappings = {mapping.table: mapping for mapping in mappings.values()}
 
     async def diff(self, request: MigrationRequest) -> list[str]:
         return [step.label for step in await self._plan(request)]
 
     async def apply(self, request: MigrationRequest) -> list[str]:
-        steps = await self._plan(request)
-        for step in steps:
-            await self._execute(step)
-        return [step.label for step in steps]
+        done: list[str] = []
+        while steps := await self._plan(request):
+            for step in steps:
+                if not await self._execute(step):
+                    break  # another process has changed the schema since: what was planned may be wrong
+                done.append(step.label)
+            else:
+                break
+        return done
 
-    async def _execute(self, step: MigrationStep) -> None:
+    async def _execute(self, step: MigrationStep) -> bool:
+        """Execute a step; False, with nothing done, where the schema is not the one that was planned for."""
         if not step.backfill:
-            await self._writer.do(lambda transaction: _execute(transaction.connection, step))
-            return
+            executed: bool = await self._writer.do(lambda tx: self._execute_planned(tx.connection, step))
+            return executed
         mapping = self._mappings[step.backfill]
         while await self._writer.do(lambda transaction: _fill(transaction.connection, mapping)):
             pass
+        return True
+
+    def _execute_planned(self, connection: apsw.Connection, step: MigrationStep) -> bool:
+        if _schema_version(connection) != self._planned_version:
+            return False
+        _execute(connection, step)
+        self._planned_version = _schema_version(connection)
+        return True
 
     async def _plan(self, request: MigrationRequest) -> list[MigrationStep]:
         steps: list[MigrationStep] = await self._writer.do(lambda tx: self._steps(tx, request))
@@ -61,9 +76,16 @@ class SqliteMigration:
 
     def _steps(self, transaction: WriteTransaction, request: MigrationRequest) -> list[MigrationStep]:
         mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
+        self._planned_version = _schema_version(transaction.connection)
         found = _inspect(transaction.connection, [table for one in mappings for table in one.tables])
         steps = [step for one in mappings for step in plan_table(one, found, request)]
         return select_steps(steps, request)
+
+
+def _schema_version(connection: apsw.Connection) -> int:
+    """Return SQLite's own count of changes to the schema, by any process."""
+    version: int = one(connection, "PRAGMA schema_version")[0]
+    return version
 
 
 def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchema:
