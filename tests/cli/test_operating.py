@@ -91,8 +91,10 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     assert _text("dlq", "replay") == "1 are sent again\n"
     assert _json("dlq", "list")["items"] == []
     assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
+    _text("endpoints", "pause", "rms")
+    assert "endpoint is paused" in _text("deliveries", "list")
     assert _json("deliveries", "replay", "e1~rms") == {"id": "e1~rms", "replayed": False}
-    assert _actions() == ["dead_letters.replayed"]
+    assert _actions() == ["dead_letters.replayed", "endpoint.paused"]
 
 
 def test_a_waiting_delivery_is_cancelled_and_a_dead_letter_resolved() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox.circuits import circuit_id
 from holdfast.kit.outbox.models import EndpointCircuit
-from holdfast.operations import endpoints
+from holdfast.operations import deliveries, endpoints
 from holdfast.store import create
 from tests.console.bed import Bed, console
 from tests.operations.outboxes import ORCHARD, SERVICES, TENANT, Setting
@@ -107,6 +108,11 @@ async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
     assert "after 10 failures, next probe in " in await ann.page("/console/endpoints/orchard/tree-1")
     told = await ann.page(f"/console/deliveries/orchard/{waiting}")
     assert "endpoint paused after 10 failures, next probe in " in told
+    for listed in ("status=undelivered", f"q={waiting}"):
+        rows = await ann.page(f"/console/deliveries?outbox=orchard&{listed}")
+        assert (
+            "endpoint paused after 10 failures, next probe in " in rows.partition('data-label="Next try"')[2]
+        )
     overview = await ann.page("/console")
     assert "endpoint tree-1 of orchard is paused after 10 failures, next probe in " in overview
     shown = (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit
@@ -115,6 +121,11 @@ async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
     assert await endpoints.list_circuits(bed.runtime, TENANT, "harbour") == []
     assert (await ann.act("/api/v1/endpoints/orchard/tree-1/pause", {"reason": ""}))[0] == 200
     assert (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit is None, "by somebody"
+    (row,) = (await deliveries.list_deliveries(bed.runtime, ALL_TENANTS, "orchard")).items
+    assert row.hold_reason == "endpoint is paused"
+    await deliveries.cancel(bed.runtime, setting.by(), "orchard", waiting)
+    one = await deliveries.detail(bed.runtime, TENANT, "orchard", waiting)
+    assert (one.status, one.hold_reason) == ("cancelled", "")
 
 
 async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> None:

@@ -194,3 +194,22 @@ async def test_only_what_a_disabled_endpoint_missed_is_replayed_oldest_first(liv
     assert [(await delivery(live_store, id)).status for id in ("e1", "e2", "e3")] == [
         "pending", "pending", "skipped",
     ]  # fmt: skip
+
+
+async def test_dead_letters_of_an_ordered_endpoint_are_replayed_in_their_order(live_store: Store) -> None:
+    said, events = [FAIL], ("e3", "e1", "e2")
+    async with receiving(lambda received: said[0]) as receiver:
+        endpoint = await endpoint_at(live_store, receiver.url(), fifo=True, retry=RetryPolicy(waits_s=()))
+        await send(live_store, endpoint, *events)
+        async with dispatching(live_store):
+            for event_id in events:
+                await state_is(live_store, event_id, "dead")
+        said[0], before = OK, len(receiver.requests)
+        report = await Deliveries(live_store).replay(Selection(statuses=["dead"]), dry_run=False, limit=2)
+        assert report.sample == ("e3~ep", "e1~ep")
+        async with dispatching(live_store):
+            await state_is(live_store, "e3", "delivered")
+            await state_is(live_store, "e1", "delivered")
+        arrived = [one.headers["webhook-id"] for one in receiver.requests[before:]]
+    assert arrived == ["e3", "e1"]
+    assert (await delivery(live_store, "e2")).status == "dead"

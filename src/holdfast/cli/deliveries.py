@@ -74,7 +74,9 @@ def list_command(
         lambda runtime: deliveries.list_deliveries(
             runtime, tenant, outbox, statuses=chosen, endpoint_id=endpoint, limit=limit, cursor=cursor
         ),
-        columns=("id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason"),
+        columns=(
+            "id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason", "holdReason",
+        ),
         what="deliveries", as_json=as_json,
     )  # fmt: skip
 

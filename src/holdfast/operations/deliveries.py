@@ -12,6 +12,7 @@ import msgspec
 from holdfast.errors import BadIdError, ConflictError, NotFoundError
 from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox import Attempt, Delivery, Selection
+from holdfast.kit.outbox.circuits import hold_reasons
 from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.operation import Operator, operation
 from holdfast.operations.outboxes import (
@@ -26,6 +27,8 @@ from holdfast.store import Transaction
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A delivery; `hold_reason` says why one that waits is not sent at `next_attempt_at`."""
+
     id: str
     tenant_id: str
     outbox: str
@@ -40,6 +43,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_attempt_at: datetime | None
     last_status: int | None
     finished_at: datetime | None
+    hold_reason: str = ""
 
 
 class DeliveryDetail(DeliveryRow, frozen=True, kw_only=True, rename="camel"):
@@ -66,9 +70,18 @@ class ReplayResponse(msgspec.Struct, frozen=True):
     replayed: bool
 
 
-def row(delivery: Delivery, outbox: str) -> DeliveryRow:
-    names = set(DeliveryRow.__struct_fields__) - {"outbox"}
-    return DeliveryRow(outbox=outbox, **{name: getattr(delivery, name) for name in names})
+async def rows(runtime: Runtime, tenant_id: str, outbox: str, found: Sequence[Delivery]) -> list[DeliveryRow]:
+    """Deliveries as every surface shows them."""
+    models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
+    holds = await hold_reasons(store, found, models=models, now=runtime.clock.now())
+    names = set(DeliveryRow.__struct_fields__) - {"outbox", "hold_reason"}
+    return [
+        DeliveryRow(
+            outbox=outbox, hold_reason=holds.get(one.id, ""),
+            **{name: getattr(one, name) for name in names},
+        )
+        for one in found
+    ]  # fmt: skip
 
 
 async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeliveryDetail:
@@ -76,8 +89,9 @@ async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str
     delivery = await get(runtime, tenant_id, outbox, delivery_id)
     attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
     body, coded = payload_text(delivery.body)
+    (row,) = await rows(runtime, tenant_id, outbox, [delivery])
     return DeliveryDetail(
-        **msgspec.structs.asdict(row(delivery, outbox)), occurred_at=delivery.occurred_at,
+        **msgspec.structs.asdict(row), occurred_at=delivery.occurred_at,
         content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=attempts,
         about=own_fields(delivery, Delivery),
     )  # fmt: skip
@@ -100,6 +114,12 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -
     return found.doc
 
 
+async def get_row(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeliveryRow:
+    """One delivery as lists show it, or NotFoundError."""
+    (row,) = await rows(runtime, tenant_id, outbox, [await get(runtime, tenant_id, outbox, delivery_id)])
+    return row
+
+
 async def list_deliveries(
     runtime: Runtime,
     tenant_id: str,
@@ -118,7 +138,7 @@ async def list_deliveries(
     if of is None:
         return DeliveryPage([], None)
     page = await deliveries_in(runtime, of, outbox).find(selection, limit=limit, cursor=cursor)
-    return DeliveryPage([row(doc, outbox) for doc in page.docs], page.cursor)
+    return DeliveryPage(await rows(runtime, of, outbox, page.docs), page.cursor)
 
 
 async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str) -> list[DeliveryRow]:
@@ -130,7 +150,7 @@ async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str)
     except NotFoundError:
         tenants = await endpoint_tenants(runtime, outbox) if tenant_id == ALL_TENANTS else [tenant_id]
         found = [one for of in tenants for one in await deliveries_in(runtime, of, outbox).of_event(wanted)]
-    return [row(doc, outbox) for doc in found]
+    return await rows(runtime, tenant_id, outbox, found)
 
 
 @operation("delivery.replayed", area="deliveries", verb="replay", needs="admin", subject="delivery_id")
@@ -152,4 +172,4 @@ async def cancel(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) 
             raise ConflictError(f"delivery {delivery_id} is {status}; only one that waits can be cancelled")
 
     await by.commit(act, details={"outbox": outbox})
-    return row(await get(runtime, by.tenant_id, outbox, delivery_id), outbox)
+    return await get_row(runtime, by.tenant_id, outbox, delivery_id)

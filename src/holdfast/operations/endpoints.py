@@ -318,7 +318,7 @@ async def send_test(runtime: Runtime, by: Operator, outbox: str, endpoint_id: st
         return delivery_id
 
     delivery_id = await by.commit(act, details=lambda id: {"outbox": outbox, "delivery": id})
-    return deliveries.row(await deliveries.get(runtime, by.tenant_id, outbox, delivery_id), outbox)
+    return await deliveries.get_row(runtime, by.tenant_id, outbox, delivery_id)
 
 
 class SkippedCount(msgspec.Struct, frozen=True):

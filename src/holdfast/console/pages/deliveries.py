@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.errors import NotFoundError
 from holdfast.kit.outbox import Deliveries, Delivery
 from holdfast.kit.outbox.attempt_record import recorded_url
-from holdfast.kit.outbox.circuits import circuit_of, describe
+from holdfast.kit.outbox.circuits import hold_reasons
 from holdfast.kit.outbox.deliveries import CANCELLABLE, REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED, every_status
 from holdfast.operations import attempts, deliveries, endpoints
@@ -77,14 +77,13 @@ class DeliveryPages:
         delivery = found.doc
         endpoint = await store.get(models.endpoint, delivery.endpoint_id)
         letter = await store.get(models.dead_letter, id)
-        waits = endpoint is not None and delivery.state in CANCELLABLE
-        circuit = await circuit_of(store, endpoint.doc) if endpoint and waits else None
+        holds = await hold_reasons(store, [delivery], models=models, now=self._runtime.clock.now())
         return {
             "title": f"Delivery {id}", "outbox": outbox, "delivery": delivery,
             "tenant_id": delivery.tenant_id,
             "endpoint": endpoint.doc if endpoint else None,
             "url": recorded_url(endpoint.doc.url) if endpoint else "",
-            "circuit": describe(circuit, self._runtime.clock.now()) if circuit else "",
+            "hold": holds.get(id, ""),
             "letter": letter.doc if letter else None,
             "replayable": delivery.state in REPLAYABLE, "cancellable": delivery.state in CANCELLABLE,
             "attempts": await Deliveries(store, models=models).attempts(delivery),

@@ -6,14 +6,16 @@ The breaker itself stays in the dispatcher's memory; nothing is decided by these
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
 from holdfast.errors import HoldfastError
+from holdfast.kit.outbox.deliveries import CANCELLABLE
 from holdfast.kit.outbox.endpoint_queue import EndpointQueue
-from holdfast.kit.outbox.models import JOINT, Endpoint, EndpointCircuit
+from holdfast.kit.outbox.models import JOINT, Delivery, Endpoint, EndpointCircuit, OutboxModels
 from holdfast.model import schema_of
 from holdfast.plural import plural
 from holdfast.store import Query, Store, delete, put
@@ -73,8 +75,32 @@ async def circuit_of(store: Store, endpoint: Endpoint) -> EndpointCircuit | None
     if endpoint.status != "active":
         return None
     found = await store.get(EndpointCircuit, circuit_id(type(endpoint), endpoint.id))
-    since = store.clock.now() - timedelta(seconds=PROBE_MARGIN_S)
-    return None if found is None or found.doc.probe_at < since else found.doc
+    return None if found is None or not _is_current(found.doc, store.clock.now()) else found.doc
+
+
+def _is_current(circuit: EndpointCircuit, now: datetime) -> bool:
+    return circuit.probe_at >= now - timedelta(seconds=PROBE_MARGIN_S)
+
+
+async def hold_reasons(
+    store: Store, deliveries: Iterable[Delivery], *, models: OutboxModels, now: datetime
+) -> dict[str, str]:
+    """Return why deliveries that wait are not sent when they are due, by their ids.
+
+    `endpoint is paused`, or `endpoint paused after 10 failures, next probe in 4 s`.
+    """
+    waiting = {one.id: one.endpoint_id for one in deliveries if one.state in CANCELLABLE}
+    if not waiting:
+        return {}
+    found = await store.get_many(models.endpoint, sorted(set(waiting.values())))
+    endpoints = [one.doc for one in found if one is not None]
+    reasons = {one.id: f"endpoint is {one.status}" for one in endpoints if one.status != "active"}
+    active = [circuit_id(models.endpoint, one.id) for one in endpoints if one.status == "active"]
+    circuits = [one.doc for one in await store.get_many(EndpointCircuit, active) if one is not None]
+    reasons |= {
+        one.endpoint_id: f"endpoint {describe(one, now)}" for one in circuits if _is_current(one, now)
+    }
+    return {id: reasons[endpoint_id] for id, endpoint_id in waiting.items() if endpoint_id in reasons}
 
 
 def describe(circuit: EndpointCircuit, now: datetime) -> str:

@@ -53,10 +53,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def skipped_while_disabled(endpoint_id: str) -> Selection:
-    """Selects what an endpoint missed while it was disabled, not what it does not take.
-
-    The oldest come first: where the endpoint keeps order, the first to be replayed is the first to be sent.
-    """
+    """Selects what an endpoint missed while it was disabled, not what it does not take, the oldest first."""
     return Selection(statuses=["skipped"], endpoint_id=endpoint_id, reason=DISABLED_REASON, oldest_first=True)
 
 
@@ -158,17 +155,19 @@ class Deliveries:
         cursor: str | None = None,
         also: Also | None = None,
     ) -> Report:
-        """Send finished deliveries again, each with its event id and body.
+        """Send finished deliveries again, each with its event id and body, the oldest first.
 
-        Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
-        commit for each hundred at most; `also` adds to each.
+        So an endpoint that keeps order gets them in theirs, also where a limit leaves some out. Dead letters
+        that are marked as dealt with are left alone; `replay_one` sends also those. It takes a commit for
+        each hundred at most; `also` adds to each.
         """
         self._require(selection, REPLAYABLE, "replay")
 
         async def act(ids: Sequence[str]) -> int:
             return await self._each_in_commit(ids, self._replay, only=selection.statuses, also=also)
 
-        return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
+        in_order = msgspec.structs.replace(selection, oldest_first=True)
+        return await self._each(in_order, act, dry_run=dry_run, limit=limit, cursor=cursor)
 
     async def cancel(
         self,
