@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import types
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -17,6 +19,7 @@ from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditFields, Audit
 from holdfast.kit.connections import (
     CONNECTION_INDEXES,
     Connection,
+    ConnectionFields,
     ConnectionModels,
     Connections,
     Consent,
@@ -25,10 +28,12 @@ from holdfast.kit.connections import (
 from holdfast.kit.idempotency import Done, Idempotency, IdempotencyDocument, StoredResponse, Ticket
 from holdfast.kit.leases import LeaseDocument, Leases
 from holdfast.kit.metering import Allowance, Meter, MeterModels, UsageEvent, UsageSum
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, OutboxModels
 from holdfast.kit.runs import KIT as KIT_RUNS
-from holdfast.kit.runs import Runner, Runs, Step, Workflow
+from holdfast.kit.runs import RunFields, Runner, Runs, Step, Workflow
 from holdfast.kit.vault import Vault
 from holdfast.model import CompositeId, Document, TimestampId, document, schema_of
+from holdfast.service import RunPart
 from holdfast.store import Increment, Query, Store, create, delete, patch
 from holdfast.testing import ManualClock
 from tests.examples import gwi_parts as gwi
@@ -119,6 +124,29 @@ async def test_an_own_trail_without_what_verifying_needs_is_refused_where_it_is_
         AuditModels(event=BareEvent, head=gwi.ReviewHead)
     with pytest.raises(DeclarationError, match="shares AuditHead with the kit"):
         AuditModels(event=gwi.ReviewEvent)
+
+
+@pytest.mark.parametrize(
+    ("kit", "fields", "models"),
+    [
+        (Endpoint, Endpoint, lambda cls: OutboxModels(endpoint=cls)),
+        (Delivery, Delivery, lambda cls: OutboxModels(delivery=cls)),
+        (DeadLetter, DeadLetter, lambda cls: OutboxModels(dead_letter=cls)),
+        (Connection, ConnectionFields, lambda cls: ConnectionModels(connection=cls)),
+        (AuditEvent, AuditFields, lambda cls: AuditModels(event=cls, head=gwi.ReviewHead)),
+        (KIT_RUNS.run, RunFields, lambda cls: RunPart(models=msgspec.structs.replace(KIT_RUNS, run=cls))),
+    ],
+)
+def test_own_documents_that_lists_over_all_tenants_cannot_read_are_refused_where_they_are_declared(
+    kit: type[Document], fields: type[Document], models: Callable[[Any], object]
+) -> None:
+    given = schema_of(kit).declared
+    bare: Any = document(
+        "bare/{id}", id=given.id, tenant="tenant_id", claim=given.claim, append_only=given.append_only,
+        lifecycle=given.lifecycle, indexes=[one for one in given.indexes if one.across != "tenants"],
+    )(types.new_class("Bare", (fields,), {"rename": "camel"}))  # fmt: skip
+    with pytest.raises(DeclarationError, match=r'Bare lacks Index\(.*, across="tenants"\)'):
+        models(bare)
 
 
 async def _add(meter: Meter, store: Store, fact: str, metrics: dict[str, int], at: datetime) -> None:

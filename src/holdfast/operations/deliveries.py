@@ -70,7 +70,9 @@ class ReplayResponse(msgspec.Struct, frozen=True):
     replayed: bool
 
 
-async def rows(runtime: Runtime, tenant_id: str, outbox: str, found: Sequence[Delivery]) -> list[DeliveryRow]:
+async def _rows(
+    runtime: Runtime, tenant_id: str, outbox: str, found: Sequence[Delivery]
+) -> list[DeliveryRow]:
     """Deliveries as every surface shows them."""
     models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
     holds = await hold_reasons(store, found, models=models, now=runtime.clock.now())
@@ -89,7 +91,7 @@ async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str
     delivery = await get(runtime, tenant_id, outbox, delivery_id)
     attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
     body, coded = payload_text(delivery.body)
-    (row,) = await rows(runtime, tenant_id, outbox, [delivery])
+    (row,) = await _rows(runtime, tenant_id, outbox, [delivery])
     return DeliveryDetail(
         **msgspec.structs.asdict(row), occurred_at=delivery.occurred_at,
         content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=attempts,
@@ -116,7 +118,7 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -
 
 async def get_row(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeliveryRow:
     """One delivery as lists show it, or NotFoundError."""
-    (row,) = await rows(runtime, tenant_id, outbox, [await get(runtime, tenant_id, outbox, delivery_id)])
+    (row,) = await _rows(runtime, tenant_id, outbox, [await get(runtime, tenant_id, outbox, delivery_id)])
     return row
 
 
@@ -138,7 +140,7 @@ async def list_deliveries(
     if of is None:
         return DeliveryPage([], None)
     page = await deliveries_in(runtime, of, outbox).find(selection, limit=limit, cursor=cursor)
-    return DeliveryPage(await rows(runtime, of, outbox, page.docs), page.cursor)
+    return DeliveryPage(await _rows(runtime, of, outbox, page.docs), page.cursor)
 
 
 async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str) -> list[DeliveryRow]:
@@ -150,7 +152,7 @@ async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str)
     except NotFoundError:
         tenants = await endpoint_tenants(runtime, outbox) if tenant_id == ALL_TENANTS else [tenant_id]
         found = [one for of in tenants for one in await deliveries_in(runtime, of, outbox).of_event(wanted)]
-    return await rows(runtime, tenant_id, outbox, found)
+    return await _rows(runtime, tenant_id, outbox, found)
 
 
 @operation("delivery.replayed", area="deliveries", verb="replay", needs="admin", subject="delivery_id")

@@ -13,6 +13,11 @@ from holdfast.kit.outbox.dispatcher import Dispatcher, DispatcherStatus
 from holdfast.kit.outbox.endpoint_admin import Endpoints
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
 from holdfast.kit.outbox.models import (
+    DEAD_LETTER_INDEXES,
+    DELIVERY_CLAIM,
+    DELIVERY_INDEXES,
+    ENDPOINT_INDEXES,
+    NOTICE_INDEXES,
     OUTBOX_MODELS,
     Attempt,
     BreakerPolicy,
@@ -31,8 +36,13 @@ from holdfast.kit.outbox.retry_policy import DOUBLING_WAITS_S, LONG_WAITS_S, Ret
 from holdfast.kit.outbox.signing import Sign, SignatureVerifier, WebhookSigner, new_key_pair, new_secret
 
 __all__ = [
+    "DEAD_LETTER_INDEXES",
+    "DELIVERY_CLAIM",
+    "DELIVERY_INDEXES",
     "DOUBLING_WAITS_S",
+    "ENDPOINT_INDEXES",
     "LONG_WAITS_S",
+    "NOTICE_INDEXES",
     "OUTBOX_MODELS",
     "Attempt",
     "BreakerPolicy",

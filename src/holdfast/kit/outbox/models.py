@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
+from holdfast.kit.model_checks import check_model
 from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.model import (
@@ -45,6 +46,28 @@ DISABLED_REASON: Final = "the endpoint is disabled"
 # Joins an event's and an endpoint's id; an endpoint's id can't hold it, so no two pairs share one.
 JOINT: Final = "~"
 
+# What sending needs, and the lists of one tenant and of all; a service's own classes declare them too.
+ENDPOINT_INDEXES: Final = (
+    Index("status", "-created_at"),
+    Index("-created_at"),
+    Index("status", "-created_at", across="tenants"),
+)
+DELIVERY_INDEXES: Final = (
+    Index("status", "-created_at"),
+    Index("status", "-created_at", across="tenants"),
+    Index("endpoint_id", "status", "-created_at"),
+    Index("event_id"),
+)
+DEAD_LETTER_INDEXES: Final = (
+    Index("resolved", "-died_at"),
+    Index("resolved", "-died_at", across="tenants"),
+    Index("endpoint_id", "resolved", "-died_at"),
+)
+NOTICE_INDEXES: Final = (Index("endpoint_id", "-at"),)
+DELIVERY_CLAIM: Final = Claim(
+    due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
+)
+
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -75,11 +98,7 @@ class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
     "holdfast_endpoints/{id}",
     id=ProvidedId(pattern=rf"[^{JOINT}/]{{1,200}}"),
     tenant="tenant_id",
-    indexes=[
-        Index("status", "-created_at"),
-        Index("-created_at"),
-        Index("status", "-created_at", across="tenants"),
-    ],
+    indexes=ENDPOINT_INDEXES,
     lifecycle=Lifecycle(
         "status",
         initial=["active", "paused", "disabled"],
@@ -141,12 +160,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
 @document(
     "holdfast_deliveries/{id}",
     tenant="tenant_id",
-    indexes=[
-        Index("status", "-created_at"),
-        Index("status", "-created_at", across="tenants"),
-        Index("endpoint_id", "status", "-created_at"),
-        Index("event_id"),
-    ],
+    indexes=DELIVERY_INDEXES,
     lifecycle=Lifecycle(
         "status",
         # A delivery sent in a dispatcher's process, where it has room, is created as claimed by it.
@@ -163,9 +177,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     ),
     immutable=["event_id", "endpoint_id", "event_type", "body", "content_type", "occurred_at", "created_at"],
     retention=Retention("finished_at", after_s=FINISHED_KEPT_S),
-    claim=Claim(
-        due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
-    ),
+    claim=DELIVERY_CLAIM,
     access=MEMBERS_READ,
 )
 class Delivery(Document, rename="camel"):
@@ -256,11 +268,7 @@ def delivery_id(event_id: str, endpoint_id: str) -> str:
 @document(
     "holdfast_dead_letters/{id}",
     tenant="tenant_id",
-    indexes=[
-        Index("resolved", "-died_at"),
-        Index("resolved", "-died_at", across="tenants"),
-        Index("endpoint_id", "resolved", "-died_at"),
-    ],
+    indexes=DEAD_LETTER_INDEXES,
     access=MEMBERS_READ,
 )
 class DeadLetter(Document, rename="camel"):
@@ -283,7 +291,7 @@ class DeadLetter(Document, rename="camel"):
     "holdfast_endpoint_notices/{id}",
     id=UlidId(),
     tenant="tenant_id",
-    indexes=[Index("endpoint_id", "-at"), Index("-at")],
+    indexes=(*NOTICE_INDEXES, Index("-at")),
     append_only=True,
     retention=Retention("at", after_s=365 * 86_400),
     access=DEVELOPERS_READ,
@@ -338,6 +346,14 @@ class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
     notice: type[EndpointNotice] = EndpointNotice
     fifo_lane: type[FifoLane] = FifoLane
     attempts: type[AttemptChunk] = AttemptChunk
+
+    def __post_init__(self) -> None:
+        check_model(self.endpoint, Endpoint, path=("id",), indexes=ENDPOINT_INDEXES)
+        check_model(self.delivery, Delivery, path=("id",), indexes=DELIVERY_INDEXES, claim=DELIVERY_CLAIM)
+        check_model(self.dead_letter, DeadLetter, path=("id",), indexes=DEAD_LETTER_INDEXES)
+        check_model(self.notice, EndpointNotice, path=("id",), indexes=NOTICE_INDEXES, append_only=True)
+        check_model(self.fifo_lane, FifoLane, path=("id",))
+        check_model(self.attempts, AttemptChunk, path=("id",), append_only=True)
 
     @property
     def all(self) -> tuple[type[Document], ...]:

@@ -15,6 +15,11 @@ import msgspec
 from msgspec import field
 
 from holdfast.kit.outbox import (
+    DEAD_LETTER_INDEXES,
+    DELIVERY_CLAIM,
+    DELIVERY_INDEXES,
+    ENDPOINT_INDEXES,
+    NOTICE_INDEXES,
     Attempt,
     DeadLetter,
     Delivery,
@@ -28,7 +33,6 @@ from holdfast.model import (
     DEVELOPERS_READ,
     MEMBERS_READ,
     SERVICE_ONLY,
-    Claim,
     Document,
     Index,
     Retention,
@@ -50,7 +54,6 @@ _SNAKE: Final = {
 _ENDPOINT: Final = schema_of(Endpoint).declared
 _DELIVERY: Final = schema_of(Delivery).declared
 assert _DELIVERY.lifecycle is not None
-_DEAD_LETTER: Final = schema_of(DeadLetter).declared
 _NOTICE: Final = schema_of(EndpointNotice).declared
 
 
@@ -58,7 +61,7 @@ _NOTICE: Final = schema_of(EndpointNotice).declared
     "renewal_rms_endpoints/{id}",
     id=PROPERTY_ID,
     tenant="tenant_id",
-    indexes=_ENDPOINT.indexes,
+    indexes=ENDPOINT_INDEXES,
     lifecycle=_ENDPOINT.lifecycle,
     immutable=_ENDPOINT.immutable,
     access=SERVICE_ONLY,
@@ -89,12 +92,9 @@ def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
     "webhook_delivery_state/{id}",
     tenant="tenant_id",
     indexes=[
-        Index("status", "-created_at"),
-        Index("status", "-created_at", across="tenants"),
-        Index("endpoint_id", "status", "-created_at"),
+        *DELIVERY_INDEXES,
         Index("endpoint_id", "-created_at"),
         Index("status", "next_attempt_at"),
-        Index("event_id"),
         Index("resident_id", "-created_at"),
     ],
     lifecycle=rename_states(_DELIVERY.lifecycle, _STATE_NAMES),
@@ -102,9 +102,7 @@ def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
     # What did not arrive stays: its dead letter may be replayed at any time. What did is remembered for as
     # long as somebody might trigger it again, so that it is not sent twice.
     retention=Retention("finished_at", after_s=DELIVERED_KEPT_S, when={"status": "delivered"}),
-    claim=Claim(
-        due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
-    ),
+    claim=DELIVERY_CLAIM,
     access=MEMBERS_READ,
     upgrades={1: _upgrade_delivery},
     all_columns=True,
@@ -153,7 +151,7 @@ def _upgrade_dead_letter(fields: dict[str, Any]) -> dict[str, Any]:
 @document(
     "webhook_dead_letter_queue/{id}",
     tenant="tenant_id",
-    indexes=_DEAD_LETTER.indexes,
+    indexes=DEAD_LETTER_INDEXES,
     access=MEMBERS_READ,
     upgrades={1: _upgrade_dead_letter},
     all_columns=True,
@@ -185,7 +183,7 @@ class RmsAttemptChunk(AttemptChunk):
     "renewal_rms_endpoint_notices/{id}",
     id=UlidId(),
     tenant="tenant_id",
-    indexes=[Index("endpoint_id", "-at")],
+    indexes=NOTICE_INDEXES,
     append_only=True,
     retention=_NOTICE.retention,
     access=DEVELOPERS_READ,
