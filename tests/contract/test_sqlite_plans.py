@@ -1,4 +1,6 @@
-"""SQLite scans the declared index and nothing else, for every index and every query it serves."""
+"""SQLite scans the declared index and nothing else, for every index and every query it serves; and a cached
+statement is the one that the query would get without the cache, on both SQL engines.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from holdfast.store import Catalog, Query, create
 from holdfast.store.contract.models import ALL, NOON, Note, QueuedJob
 from holdfast.store.plan import Aggregate, QueryPlan, resolve
 from holdfast.store.port import ClaimRequest
+from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.sql import index_scan
+from holdfast.store.sql.select_cache import SelectCache
 from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
@@ -159,6 +163,33 @@ def test_a_question_walks_its_index_and_nothing_is_scanned(
             assert_walked(explained(connection, sql, values), page, sql)
             asked += 1
     assert asked
+
+
+@pytest.mark.parametrize(("schema", "index"), DECLARED)
+@pytest.mark.parametrize("table", [SqliteTable, PostgresTable])
+def test_a_repeated_query_gets_the_statement_and_values_that_it_would_get_alone(
+    schema: Schema[Any], index: ResolvedIndex, table: type[SqliteTable | PostgresTable]
+) -> None:
+    mapping = table(schema, CATALOG.table(schema))
+    cache = SelectCache(mapping)
+    for first in planned(schema, index):
+        for plan in (first, with_other_values(first), with_null(first), continued(first)):
+            alone = index_scan.select(plan, mapping.table, dialect=mapping.dialect, columns=mapping.loaded)
+            assert cache.select(plan) == alone
+
+
+def with_null(plan: QueryPlan) -> QueryPlan:
+    equals = tuple((column, (None,) if column.nullable else values) for column, values in plan.equals)
+    return msgspec.structs.replace(plan, equals=equals)
+
+
+def with_other_values(plan: QueryPlan) -> QueryPlan:
+    """Return a plan of the same shape, as the same query with other values has it."""
+    equals = tuple(
+        (column, (SAMPLES[column.kind][1],) if len(values) == 1 else values) for column, values in plan.equals
+    )
+    limit = plan.limit if plan.tenant else 7
+    return msgspec.structs.replace(plan, equals=equals, tenant=plan.tenant and "other", limit=limit)
 
 
 @pytest.mark.parametrize(("schema", "index"), DECLARED)

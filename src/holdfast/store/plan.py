@@ -27,7 +27,7 @@ from holdfast.model.path import JOINT, join_key, split_key
 from holdfast.model.schema import Schema
 from holdfast.model.sort_key import ordered
 from holdfast.store.cursors import decode_cursor, encode_cursor, fingerprint
-from holdfast.store.query import Filter, Query
+from holdfast.store.query import Filter, Operator, Query
 
 _EQUALITIES: Final = ("==", "in", "array-contains")
 _RANGES: Final = ("<", "<=", ">", ">=")
@@ -43,26 +43,44 @@ class OrderTerm(msgspec.Struct, frozen=True):
     descending: bool
 
 
+class QueryShape(msgspec.Struct, frozen=True, eq=False):
+    """What queries that differ in their values only have in common; one object for all of them."""
+
+    order: tuple[OrderTerm, ...]
+    index: ResolvedIndex | None  # None: by id alone
+
+
 class QueryPlan(msgspec.Struct, frozen=True):
     """A query with the index that an engine scans for it."""
 
     schema: Schema[Any]
-    index: ResolvedIndex | None  # None: by id alone
+    shape: QueryShape
     tenant: str | None  # None: not filtered (untenanted, or a privileged handle)
     parent: str | None  # None: not filtered (top level, or across parents)
     parent_ids: tuple[str, ...]
     equals: tuple[tuple[Column, tuple[Any, ...]], ...]  # alternatives; more than one is `in`
     member: tuple[Column, Any] | None
-    order: tuple[OrderTerm, ...]
     bounds: tuple[Filter, ...]  # ranges, != and not-in, all on order terms; see intervals_of
-    key_descending: bool
     limit: int
     after: tuple[tuple[Any, ...], str] | None
-    fingerprint: bytes
+    identity: tuple[Query[Any], str | None]  # the query and its handle's tenant, which tie a cursor to it
     aggregate: Aggregate | None = None
 
+    @property
+    def index(self) -> ResolvedIndex | None:
+        return self.shape.index
+
+    @property
+    def order(self) -> tuple[OrderTerm, ...]:
+        return self.shape.order
+
+    @property
+    def key_descending(self) -> bool:
+        return bool(self.order) and self.order[-1].descending
+
     def cursor_at(self, document: Any, key: str) -> str:
-        return encode_cursor(self.fingerprint, ([term.column.read(document) for term in self.order], key))
+        position = ([term.column.read(document) for term in self.order], key)
+        return encode_cursor(_query_fingerprint(*self.identity), position)
 
 
 def resolve(
@@ -75,26 +93,36 @@ def resolve(
             f"{schema.name} belongs to tenants; use store.tenant(...) or store.privileged()"
         )
     parent_ids, across = _scope(schema, query, tenant=tenant if schema.tenant else None)
-    equals, member, bounds = _split(schema, query)
-    order = _order(schema, query, bounds, equals)
-    if aggregate is not None and aggregate.field is not None:
-        order = _with_summed(schema, order, aggregate.field, equals)
-    wanted = _QueryShape(
-        frozenset([c.path for c, _ in equals]), None if member is None else member[0].path, order, across
-    )
-    index = _choose(schema, wanted)
+    filters = tuple([(f.field, f.operator) for f in query.filters])
+    equals, member, bounds = _operands(query, _filter_columns(schema, filters))
+    summed = None if aggregate is None else aggregate.field
+    shape = _shape(schema, filters, query.order, summed=summed, across=across)
     return QueryPlan(
-        schema=schema, index=index, tenant=tenant if schema.tenant else None,
+        schema=schema, shape=shape, tenant=tenant if schema.tenant else None,
         parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
-        member=None if member is None else (member[0], member[1]), order=order,
-        bounds=tuple(f for _, f in bounds),
-        key_descending=bool(order) and order[-1].descending, limit=query.size,
-        after=_after(query, order, tenant), fingerprint=_query_fingerprint(query, tenant),
-        aggregate=aggregate,
+        member=member, bounds=bounds, limit=query.size, after=_after(query, shape.order, tenant),
+        identity=(query, tenant), aggregate=aggregate,
     )  # fmt: skip
 
 
-class _QueryShape(msgspec.Struct, frozen=True):
+_FieldFilters = tuple[tuple[str, Operator], ...]
+
+
+@lru_cache(maxsize=4_096)
+def _shape(
+    schema: Schema[Any], filters: _FieldFilters, order: tuple[str, ...], *, summed: str | None, across: Across
+) -> QueryShape:
+    """Find the index by the fields and operators alone: programs repeat their queries with other values."""
+    equals = frozenset([field for field, operator in filters if operator in ("==", "in")])
+    member = next((field for field, operator in filters if operator == "array-contains"), None)
+    bounds = {field for field, operator in filters if operator not in _EQUALITIES}
+    terms = _order(schema, order, bounds=bounds, fixed=equals)
+    if summed is not None:
+        terms = _with_summed(schema, terms, summed, equals)
+    return QueryShape(terms, _choose(schema, _IndexShape(equals, member, terms, across)))
+
+
+class _IndexShape(msgspec.Struct, frozen=True):
     equals: frozenset[str]
     member: str | None
     order: tuple[OrderTerm, ...]
@@ -125,57 +153,68 @@ def _scope(schema: Schema[Any], query: Query[Any], *, tenant: str | None) -> tup
     return (), "tenants" if crossing else "parents"
 
 
-def _split(
-    schema: Schema[Any], query: Query[Any]
-) -> tuple[
-    tuple[tuple[Column, tuple[Any, ...]], ...], tuple[Column, Any] | None, list[tuple[Column, Filter]]
-]:
-    equals: dict[str, tuple[Column, tuple[Any, ...]]] = {}
-    member: tuple[Column, Any] | None = None
-    bounds: list[tuple[Column, Filter]] = []
-    for condition in query.filters:
-        column = _column(schema, condition.field)
-        if condition.operator in _EQUALITIES and (
-            condition.field in equals or (member and condition.operator == "array-contains")
-        ):
-            raise BadQueryError("a field takes one equality only", condition.field)
-        if condition.operator == "array-contains":
-            if column.kind != "list":
-                raise BadQueryError(f"{condition.field} is not a list", condition.field)
-            member = (column, _comparable(column, condition.value))
-        elif column.kind == "list":
-            raise BadQueryError("a list takes array-contains only", condition.field)
-        elif condition.operator == "==":
-            equals[condition.field] = (column, (column.operand(condition.value),))
-        elif condition.operator == "in":
-            equals[condition.field] = (column, _alternatives(column, condition))
-        elif condition.operator == "not-in":
-            bounds.append((column, Filter(condition.field, "not-in", _alternatives(column, condition))))
-        else:
-            bounds.append(
-                (column, Filter(condition.field, condition.operator, _comparable(column, condition.value)))
-            )
-    clash = next((f.field for c, f in bounds if f.field in equals), None)
-    if clash:
-        raise BadQueryError("a field takes either == or a range, not both", clash)
-    _check_bounds([f for _, f in bounds])
-    combinations = 1
-    for _, values in equals.values():
-        combinations *= len(values)
-    if combinations > ALTERNATIVES_MAX:
-        raise BadQueryError(f"at most {ALTERNATIVES_MAX} combinations of `in` values, not {combinations}")
-    return tuple(equals.values()), member, bounds
-
-
-def _check_bounds(bounds: list[Filter]) -> None:
-    """Refuse ranges of mixed types, and a range together with != or not-in."""
-    for field in {bound.field for bound in bounds}:
-        own = [bound for bound in bounds if bound.field == field]
-        ranges = [bound for bound in own if bound.operator in _RANGES]
+@lru_cache(maxsize=4_096)
+def _filter_columns(schema: Schema[Any], filters: _FieldFilters) -> tuple[Column, ...]:
+    """Return the columns of filters; refuses operators that a field does not take, or not together."""
+    operators: dict[str, list[Operator]] = {}
+    columns: list[Column] = []
+    for field, operator in filters:
+        column = _column(schema, field)
+        if column.kind == "list" and operator != "array-contains":
+            raise BadQueryError("a list takes array-contains only", field)
+        if column.kind != "list" and operator == "array-contains":
+            raise BadQueryError(f"{field} is not a list", field)
+        columns.append(column)
+        operators.setdefault(field, []).append(operator)
+    if len([operator for _, operator in filters if operator == "array-contains"]) > 1:
+        raise BadQueryError("a query takes array-contains once", filters[-1][0])
+    for field, own in operators.items():
+        equalities = [operator for operator in own if operator in _EQUALITIES]
+        ranges = [operator for operator in own if operator in _RANGES]
+        if len(equalities) > 1:
+            raise BadQueryError("a field takes one equality only", field)
+        if equalities and len(own) > 1:
+            raise BadQueryError("a field takes either == or a range, not both", field)
         if ranges and len(ranges) < len(own):
             raise BadQueryError("a field takes either != / not-in or a range", field)
-        if len({ordered(bound.value)[:1] for bound in ranges}) > 1:
-            raise BadQueryError("the bounds on a field are of different types", field)
+    return tuple(columns)
+
+
+def _operands(
+    query: Query[Any], columns: tuple[Column, ...]
+) -> tuple[tuple[tuple[Column, tuple[Any, ...]], ...], tuple[Column, Any] | None, tuple[Filter, ...]]:
+    """Return what the filters compare with: equalities, a list's member, bounds."""
+    equals: list[tuple[Column, tuple[Any, ...]]] = []
+    member: tuple[Column, Any] | None = None
+    bounds: list[Filter] = []
+    combinations = 1
+    for column, condition in zip(columns, query.filters, strict=True):
+        if condition.operator == "==":
+            equals.append((column, (column.operand(condition.value),)))
+        elif condition.operator == "in":
+            equals.append((column, _alternatives(column, condition)))
+            combinations *= len(equals[-1][1])
+        elif condition.operator == "array-contains":
+            member = (column, _comparable(column, condition.value))
+        elif condition.operator == "not-in":
+            bounds.append(Filter(condition.field, "not-in", _alternatives(column, condition)))
+        else:
+            bounds.append(Filter(condition.field, condition.operator, _comparable(column, condition.value)))
+    if bounds:
+        _check_types(bounds)
+    if combinations > ALTERNATIVES_MAX:
+        raise BadQueryError(f"at most {ALTERNATIVES_MAX} combinations of `in` values, not {combinations}")
+    return tuple(equals), member, tuple(bounds)
+
+
+def _check_types(bounds: list[Filter]) -> None:
+    """Refuse ranges of mixed types."""
+    types: dict[str, bytes] = {}
+    for bound in bounds:
+        if bound.operator in _RANGES:
+            type_of = ordered(bound.value)[:1]
+            if types.setdefault(bound.field, type_of) != type_of:
+                raise BadQueryError("the bounds on a field are of different types", bound.field)
 
 
 def _column(schema: Schema[Any], path: str) -> Column:
@@ -211,14 +250,10 @@ def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
 
 
 def _order(
-    schema: Schema[Any],
-    query: Query[Any],
-    bounds: list[tuple[Column, Filter]],
-    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+    schema: Schema[Any], words: tuple[str, ...], *, bounds: set[str], fixed: frozenset[str]
 ) -> tuple[OrderTerm, ...]:
     terms: dict[str, OrderTerm] = {}
-    fixed = {c.path for c, values in equals}
-    for word in query.order:
+    for word in words:
         path = word.lstrip("-")
         column = _column(schema, path)
         if path in fixed:
@@ -229,27 +264,23 @@ def _order(
             )
         terms[path] = OrderTerm(column, word.startswith("-"))
     last = bool(terms) and next(reversed(terms.values())).descending
-    for path in sorted({f.field for _, f in bounds}):
+    for path in sorted(bounds):
         terms.setdefault(path, OrderTerm(_column(schema, path), last))
     return tuple(terms.values())
 
 
 def _with_summed(
-    schema: Schema[Any],
-    order: tuple[OrderTerm, ...],
-    field: str,
-    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+    schema: Schema[Any], order: tuple[OrderTerm, ...], field: str, fixed: frozenset[str]
 ) -> tuple[OrderTerm, ...]:
     column = _column(schema, field)
     if column.kind not in ("integer", "number"):
         raise BadQueryError(f"{field} is not a number, so it can't be summed", field)
-    if any(t.column.path == field for t in order) or any(c.path == field for c, _ in equals):
+    if field in fixed or any(term.column.path == field for term in order):
         return order
     return (*order, OrderTerm(column, False))
 
 
-@lru_cache(maxsize=4_096)
-def _choose(schema: Schema[Any], wanted: _QueryShape) -> ResolvedIndex | None:
+def _choose(schema: Schema[Any], wanted: _IndexShape) -> ResolvedIndex | None:
     if not wanted.equals and not wanted.member and not wanted.order and _by_id_alone(schema, wanted.across):
         return None
     for index in schema.indexes:
@@ -267,7 +298,7 @@ def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
         schema.path.nested and across == "nothing")  # fmt: skip
 
 
-def _serves(index: ResolvedIndex, wanted: _QueryShape, schema: Schema[Any]) -> bool:
+def _serves(index: ResolvedIndex, wanted: _IndexShape, schema: Schema[Any]) -> bool:
     if index.across != wanted.across and not _same_width(schema, index.across, wanted.across):
         return False
     head = len(wanted.equals) + (1 if wanted.member else 0)

@@ -18,6 +18,7 @@ from holdfast.store.port import Capabilities
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.claims import count_due_statement, leased_statement, next_due_statement
 from holdfast.store.sql.dialect import Dialect
+from holdfast.store.sql.select_cache import SelectCache
 from holdfast.store.sql.table_mapping import Row, TableMapping
 from holdfast.store.sql.tables import KEY
 
@@ -38,6 +39,7 @@ class SqlEngine(ABC, Generic[M]):
     ) -> None:
         self.catalog, self.capabilities = catalog, capabilities
         self._mappings, self._commits = mappings, notifier
+        self._selects = {schema: SelectCache(mapping) for schema, mapping in mappings.items()}
 
     @abstractmethod
     async def _execute(
@@ -47,7 +49,7 @@ class SqlEngine(ABC, Generic[M]):
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         mapping = self._mappings[plan.schema]
-        statement = index_scan.select(plan, mapping.table, dialect=mapping.dialect, columns=mapping.selected)
+        statement = self._selects[plan.schema].select(plan)
         return await self._execute(statement, mapping.snapshots, rows_max=plan.limit)
 
     async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:

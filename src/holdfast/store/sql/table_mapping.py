@@ -39,7 +39,11 @@ CLAIM_COLUMNS_AT: Final = 4
 
 
 class TableMapping:
-    """One collection's table. `selected` names the columns of a row, `names` those of an insert."""
+    """One collection's table.
+
+    `loaded` names the columns that documents are made of, `selected` those that a write reads as well, and
+    `names` those of an insert.
+    """
 
     def __init__(self, schema: Schema[Any], table: str, dialect: Dialect) -> None:
         self.schema, self.dialect = schema, dialect
@@ -54,9 +58,8 @@ class TableMapping:
         tenant = [schema.tenant.stored] if schema.tenant else []
         row_id = [dialect.row_id] if dialect.row_id else []
         self.row_id_at = self.tenant_at + len(tenant)
-        self.selected = (
-            KEY, VERSION, BODY, PATCH, *(c.stored for c in self.claim_columns), *tenant, *row_id,
-        )  # fmt: skip
+        self.loaded = (KEY, VERSION, BODY, PATCH, *(c.stored for c in self.claim_columns))
+        self.selected = (*self.loaded, *tenant, *row_id)
         parent = [PARENT] if schema.path.nested else []
         self.names = (KEY, VERSION, *parent, *(c.stored for c in self.columns), BODY)
 
@@ -105,8 +108,8 @@ class TableMapping:
         if decode is None or self.overlay:
             return [Snapshot(load(row), row[1], row[0]) for row in rows]
         return [
-            Snapshot(decode(row[2] if row[3] is None else merge_json(row[2], row[3])), row[1], row[0])
-            for row in rows
+            Snapshot(decode(body if patch is None else merge_json(body, patch)), version, key)
+            for key, version, body, patch in rows
         ]
 
 
