@@ -55,7 +55,7 @@ class ReviewHead(AuditHeadFields, rename="camel"):
 
 @document(
     "gwi_usage_events/{id}", id=CompositeId("tenant_id", "fact"), tenant="tenant_id", append_only=True,
-    indexes=[Index("month", "at")], access=MEMBERS_READ,
+    indexes=[Index("-at")], access=MEMBERS_READ,
 )  # fmt: skip
 class ReviewUsage(UsageEventFields, rename="camel"):
     """A fact in the ledger."""

@@ -15,7 +15,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.metering.batch import Fact, Recorded, record_facts, sums_of
 from holdfast.kit.metering.models import METER_MODELS, AllowanceFields, MeterModels, fact_id
-from holdfast.kit.metering.periods import PAGE, Drift, LedgerTotals, day_of, month_of
+from holdfast.kit.metering.periods import PAGE, Drift, LedgerTotals, day_of, month_of, month_span
 from holdfast.model import schema_of
 from holdfast.store import Increment, Query, QueryPage, Store, Transaction, Write, patch, put, upsert
 
@@ -153,8 +153,9 @@ class Meter:
     async def rebuild(self, month: str, *, mend: bool = False) -> list[Drift]:
         """Sum up the ledger of a month again and compare; with `mend`, correct the stored sums."""
         ledger: LedgerTotals = Counter()
-        query = Query(self._models.event).where("month", "==", month).order_by("at").limit(PAGE)
-        async for event in self._store.scan(query):
+        first, last = month_span(month)
+        query = Query(self._models.event).where("at", ">=", first).where("at", "<=", last).order_by("-at")
+        async for event in self._store.scan(query.limit(PAGE)):
             for metric, by in event.doc.metrics.items():
                 ledger[metric, day_of(event.doc.at)] += by
         compared = await self._sums.compare(ledger, month)

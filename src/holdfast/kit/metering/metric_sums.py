@@ -40,7 +40,8 @@ class MetricSums:
         return int(await self._store.sum(self._of(metric).where("day", "==", day), "value"))
 
     async def month(self, metric: str, month: str) -> int:
-        return int(await self._store.sum(self._of(metric).where("month", "==", month), "value"))
+        days = self._of(metric).where("day", ">=", f"{month}-01").where("day", "<=", f"{month}-31")
+        return int(await self._store.sum(days, "value"))
 
     def _of(self, metric: str) -> Query[UsageSumFields]:
         return Query(self._kind).where("metric", "==", metric)

@@ -19,11 +19,10 @@ from holdfast.kit.model_checks import check_model, check_separate
 from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document, schema_of
 
 EVENT_ID: Final = CompositeId("tenant_id", "fact")
-EVENT_INDEXES: Final = (Index("month", "at"),)
+EVENT_INDEXES: Final = (Index("-at"),)
 SUM_ID: Final = CompositeId("tenant_id", "metric", "day", "shard")
 SUM_INDEXES: Final = (
     Index("metric", "day", "value"),
-    Index("metric", "month", "value"),
     Index("month", "metric", "day"),
 )
 ALLOWANCE_ID: Final = CompositeId("tenant_id", "name")
@@ -53,7 +52,7 @@ class UsageEventFields(Document, rename="camel"):
     "holdfast_usage_events/{id}",
     id=EVENT_ID,
     tenant="tenant_id",
-    indexes=[*EVENT_INDEXES, Index("-at")],
+    indexes=EVENT_INDEXES,
     append_only=True,
     access=MEMBERS_READ,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from holdfast.errors import InvalidError
 from holdfast.store import Transaction, Write
 
 PAGE: Final = 1_000
@@ -75,3 +77,13 @@ def day_of(at: datetime) -> str:
 
 def month_of(at: datetime) -> str:
     return day_of(at)[:7]
+
+
+def month_span(month: str) -> tuple[datetime, datetime]:
+    """The first and the last moment of a month, `2026-11`."""
+    try:
+        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    except ValueError:
+        raise InvalidError("month is written as in 2026-11", "month") from None
+    days = calendar.monthrange(first.year, first.month)[1]
+    return first, first.replace(day=days, hour=23, minute=59, second=59, microsecond=999_999)

@@ -64,7 +64,7 @@ class AuditRecordHead(AuditHeadFields, rename="camel"):
     id=CompositeId("tenant_id", "fact"),
     tenant="tenant_id",
     append_only=True,
-    indexes=[Index("month", "at"), Index("-at")],
+    indexes=[Index("-at")],
     access=MEMBERS_READ,
 )
 class UsageFact(UsageEventFields, rename="camel"):
