@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measure import Place, Row, Workload
+from holdfast.worker import freeze_gc
 
 HERE = Path(__file__).parent
 REPEATS, QUICK_REPEATS = 3, 1
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, help=f"{REPEATS}, or {QUICK_REPEATS} when quick")
     words = parser.parse_args()
     place = Place(quick=words.quick)
+    freeze_gc()  # as every process that serves or works
     repeats = words.repeats or (QUICK_REPEATS if words.quick else REPEATS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -21,6 +21,7 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
 from holdfast.net import AddressGuard, RawSender
 from holdfast.store import put
+from holdfast.worker import freeze_gc
 
 LATENCY_MS_MAX = 3.0
 
@@ -107,6 +108,7 @@ async def dispatch(url: str) -> None:
     """Deliver what others put out, until the process is ended."""
     store = await open_store(url, OUTBOX_MODELS.all)
     dispatcher = Dispatcher(store, RawSender(AddressGuard(allow=["127.0.0.1"])), signing=signing)
+    freeze_gc()
     print("ready", flush=True)
     await dispatcher.run(asyncio.Event())
 

@@ -12,6 +12,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
 from holdfast.store import Store, put
+from holdfast.testing import ManualClock
 from tests.kit.eventually import until
 from tests.kit.outbox_fixture import Slowly, dispatching, receiving, send
 from tests.kit.receiver import OK, Received, Serving
@@ -170,3 +171,27 @@ async def test_a_receiver_that_answers_slowly_gets_as_many_at_once_as_it_may(sto
 
 def _in_flight(dispatcher: Dispatcher) -> int:
     return dispatcher.status().in_flight
+
+
+async def test_a_send_in_flight_delays_the_next_claim_by_less_than_a_millisecond(
+    sqlite_url: str, clock: ManualClock
+) -> None:
+    store, answered = await open_store(sqlite_url, OUTBOX_MODELS.all, clock=clock), asyncio.Event()
+    await store.migrate()
+
+    async def say(received: Received) -> bytes:
+        if "/slow" in received.line:
+            await answered.wait()
+        return OK
+
+    async with receiving(say) as receiver, dispatching(store) as dispatcher:
+        slow, prompt = await _endpoints(store, receiver, ["slow", "prompt"])
+        await send(store, slow, "first")
+        await receiver.received(1)
+        await send(store, prompt, "second")
+        await clock.advance(0.001)
+        async with asyncio.timeout(30):
+            await receiver.received(2)
+        assert dispatcher.status().counts.failed == 0  # the first was still waited for
+        answered.set()
+    await store.close()

@@ -32,8 +32,10 @@ from holdfast.model import Document
 from holdfast.net import ConnectionShares, Sender
 from holdfast.store import Store
 
-# While work is at hand, new deliveries of other endpoints are claimed only so often.
+# While this many sends are in flight, what is new is claimed only so often: many at once cost little more
+# than one. With fewer in flight, the wait is shorter in proportion.
 CLAIM_EVERY_S: Final = 0.01
+BUSY_IN_FLIGHT: Final = 16
 # An endpoint's change takes effect within this; a store that notifies of every commit is read no oftener.
 ENDPOINTS_EVERY_S: Final = 0.2
 ENDPOINTS_BACKSTOP_S: Final = 5.0
@@ -188,7 +190,7 @@ class Dispatcher(WorkerLoop[Delivery]):
         self._queues.forget_idle(now)
         if self.under_way >= self._concurrency:
             return
-        if self._claim_wanted and (now >= self._claimed_at + CLAIM_EVERY_S or not self._worker.in_flight):
+        if self._claim_wanted and now >= self._claimed_at + self._claim_every_s:
             self._claim_wanted, self._claimed_at = False, now
             await self._fetch(self._queues.all_with_room(now))
         scope = self._queues.refill(self._clock.monotonic())
@@ -200,7 +202,7 @@ class Dispatcher(WorkerLoop[Delivery]):
         """Return the seconds until the next retry, poll or queue that opens."""
         now = self._clock.monotonic()
         until = min(
-            self._claimed_at + (CLAIM_EVERY_S if self._claim_wanted else self._poll_s),
+            self._claimed_at + (self._claim_every_s if self._claim_wanted else self._poll_s),
             self._endpoints_at + self._endpoints_every_s,
             self._queues.wake_at(now),
         )
@@ -250,6 +252,10 @@ class Dispatcher(WorkerLoop[Delivery]):
         for queue in queues:
             self._settle_unsendable(queue)
             self._worker.send_waiting(queue)
+
+    @property
+    def _claim_every_s(self) -> float:
+        return CLAIM_EVERY_S * min(1.0, self._worker.in_flight / BUSY_IN_FLIGHT)
 
     @property
     def _endpoints_every_s(self) -> float:
