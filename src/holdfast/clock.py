@@ -120,3 +120,15 @@ def to_us(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise ValueError(f"{instant!r} has no time zone; use an aware datetime")
     return (instant - EPOCH) // _MICROSECOND
+
+
+def parse_instant(text: str) -> datetime:
+    """The instant that an ISO 8601 text names, in UTC unless it has a zone; ValueError for other text.
+
+    Example: `parse_instant("2026-11-16T21:00Z")`
+    """
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"a time such as 2026-11-16T21:00Z, not {text[:40]!r}") from None

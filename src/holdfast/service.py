@@ -21,13 +21,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, parse_instant
 from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
@@ -145,12 +145,9 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         if not value:
             return None
         try:
-            at = datetime.fromisoformat(value)
-            return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            raise InvalidError(
-                f"{name} is a time such as 2026-11-16T21:00Z, not {value[:40]!r}", name
-            ) from None
+            return parse_instant(value)
+        except ValueError as fault:
+            raise InvalidError(f"{name} is {fault}", name) from None
 
     @property
     def cursor(self) -> str | None:

@@ -88,6 +88,10 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     assert "[red]no[/red]" in _text("dlq", "list")
     assert _json("dlq", "replay", "--dry-run")["matched"] == 1
     assert _json("deliveries", "show", "e1~rms")["status"] == "dead"
+    for option, found in (("--since", 1), ("--until", 0)):
+        listed = _json("deliveries", "list", option, _AT.isoformat())
+        assert len(listed["items"]) == found, option
+    _text("deliveries", "list", "--since", "noon", code=2)
     assert _text("dlq", "replay") == "1 are sent again\n"
     assert _json("dlq", "list")["items"] == []
     assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
@@ -208,7 +212,10 @@ def test_a_job_is_run_and_switched() -> None:
 
 def test_usage_is_shown_and_adds_up() -> None:
     month = ("--month", "2026-11")
-    assert _json("usage", "show", *month)["items"] == [{"metric": "runs", "used": 3}]
+    used = [{"tenantId": "acme", "metric": "runs", "used": 3}]
+    assert _json("usage", "show", *month)["items"] == used
+    everybody = CliRunner().invoke(app, ["usage", "show", *month, "--json"])
+    assert json.loads(everybody.stdout)["items"] == used
     assert _text("usage", "rebuild", *month) == "all sums agree\n"
     assert _text("usage", "allowances") == "nothing limited was taken\n"
 

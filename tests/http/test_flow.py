@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.kit.audit import AuditEntry
 from holdfast.kit.metering import Meter
 from tests.http.bed import Bed, Echo
 from tests.kit.receiver import OK, answering, serving
@@ -29,6 +30,12 @@ async def test_a_webhook_is_kept_worked_on_and_sent_on(bed: Bed) -> None:
     assert [item["messageId"] for item in inbox["items"]] == ["m1"]
     _, page, _ = await bed.ask("GET", "/api/v1/deliveries?status=delivered", token=token)
     assert [item["id"] for item in page["items"]] == ["m1~there"]
+    created = page["items"][0]["createdAt"]
+    for query, count in (("since", 1), ("until", 0)):
+        path = f"/api/v1/deliveries?status=delivered&{query}={created}"
+        assert len((await bed.ask("GET", path, token=token))[1]["items"]) == count, query
+    status, refused, _ = await bed.ask("GET", "/api/v1/deliveries?since=noon", token=token)
+    assert (status, refused["error"]["details"]["path"]) == (422, "since")
     _, one, _ = await bed.ask("GET", "/api/v1/deliveries/holdfast/m1~there", token=token)
     assert (one["body"], one["bodyIsBase64"], one["attempts"][0]["status"]) == ("moin", False, 200)
 
@@ -109,4 +116,17 @@ async def test_usage_is_the_exact_sum_of_a_month(bed: Bed) -> None:
         [("f1", {"runs": 2}, now), ("f2", {"runs": 3, "tokens": 7}, now)]
     )
     _, used, _ = await bed.ask("GET", "/api/v1/usage", token=await bed.token("viewer", "acme"))
-    assert used == {"month": now.strftime("%Y-%m"), "metrics": {"runs": 5, "tokens": 7}}
+    acme = [
+        {"tenantId": "acme", "metric": "runs", "used": 5},
+        {"tenantId": "acme", "metric": "tokens", "used": 7},
+    ]
+    month = now.strftime("%Y-%m")
+    assert used == {"month": month, "metrics": {"runs": 5, "tokens": 7}, "items": acme}
+    await Meter(bed.runtime.store, tenant_id="other").record([("f1", {"runs": 1}, now)])
+    for tenant_id in ("acme", "other"):
+        await bed.runtime.audit(tenant_id).append(AuditEntry(action="joined", actor="user:ann"))
+    _, used, _ = await bed.ask("GET", "/api/v1/usage", token=await bed.token("admin", "-"))
+    assert used["metrics"] == {"runs": 6, "tokens": 7}
+    assert used["items"] == [*acme, {"tenantId": "other", "metric": "runs", "used": 1}]
+    status, refused, _ = await bed.ask("GET", "/api/v1/usage?month=2026-13", token=await bed.token("viewer"))
+    assert (status, refused["error"]["details"]["path"]) == (422, "month")

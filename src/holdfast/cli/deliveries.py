@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,7 @@ from holdfast.cli.context import (
     with_runtime,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.clock import parse_instant
 from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox import Delivery
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
@@ -43,6 +45,13 @@ def _known(statuses: list[str] | None) -> list[str] | None:
     return statuses
 
 
+def _instant(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except ValueError as fault:
+        raise typer.BadParameter(f"write {fault}") from None
+
+
 @commands.command("list")
 def list_command(
     status: Annotated[
@@ -53,6 +62,15 @@ def list_command(
         ),
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=_instant, metavar="TIME", help="Created then or later, in UTC unless it has a zone."
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(parser=_instant, metavar="TIME", help="Created before then.")
+    ] = None,
     outbox: OutboxName = KIT_PART,
     tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
@@ -65,6 +83,7 @@ def list_command(
     Examples:
       holdfast deliveries list --tenant acme
       holdfast deliveries list --outbox renewals --status delivered --endpoint property-0001
+      holdfast deliveries list --since 2026-11-16T21:00Z --until 2026-11-16T22:00Z
       holdfast deliveries list --status dead --json | jq -r '.items[].id'
     """
     chosen = status or UNDELIVERED
@@ -72,7 +91,8 @@ def list_command(
         outbox,
         tenant,
         lambda runtime: deliveries.list_deliveries(
-            runtime, tenant, outbox, statuses=chosen, endpoint_id=endpoint, limit=limit, cursor=cursor
+            runtime, tenant, outbox, statuses=chosen, endpoint_id=endpoint, since=since, until=until,
+            limit=limit, cursor=cursor,
         ),
         columns=(
             "id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason", "holdReason",

@@ -46,20 +46,22 @@ _Meter = Annotated[
 
 @commands.command("show")
 def show_command(
-    meter: _Meter = KIT_PART, tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJson = False
+    meter: _Meter = KIT_PART, tenant: Tenants = ALL_TENANTS, month: _Month = None, as_json: AsJson = False
 ) -> None:
     """Show a month's exact sums.
 
     \b
     Examples:
-      holdfast usage show --tenant acme
+      holdfast usage show
       holdfast usage show --tenant acme --month 2026-10 --json
     """
     sums = with_runtime(
-        lambda runtime: usage.sums(runtime, tenant, meter, month=month), services=services_of(meter)
+        lambda runtime: usage.sums(runtime, tenant, meter, month=month),
+        # Services know tenants that the kit does not.
+        services=None if tenant == ALL_TENANTS else services_of(meter),
     )
-    rows = [{"metric": metric, "used": used} for metric, used in sorted(sums.metrics.items())]
-    print_table(rows, ("metric", "used"), as_json=as_json, none="nothing was used")
+    none = f"nothing was used in {sums.month}"
+    print_table(sums.items, ("metric", "used"), as_json=as_json, none=none, tenant=tenant)
 
 
 @commands.command("allowances")

@@ -16,7 +16,6 @@ from litestar.exceptions import HTTPException
 from holdfast import __version__
 from holdfast.console import plots
 from holdfast.console.page_registry import OWN, MountedPage, mounted_pages
-from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.kit.access import SessionCaller
@@ -29,6 +28,7 @@ from holdfast.kit.access.authorization import (
     privileged,
 )
 from holdfast.model.access import ANONYMOUS, Caller
+from holdfast.operations.tenants import Tenants
 from holdfast.rendering.assets import Assets
 from holdfast.rendering.templates import HEADERS, check_template, environment_of, error_title, page_folders
 from holdfast.runtime import Runtime

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -11,6 +13,7 @@ from holdfast.kit import ALL_TENANTS
 from holdfast.kit.metering import AllowanceFields, Drift, Meter, month_of
 from holdfast.kit.metering.meter import limit_state
 from holdfast.operation import Operator, operation
+from holdfast.operations.tenants import Tenants
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import MeterPart
 from holdfast.store import Query, Transaction
@@ -20,11 +23,22 @@ _BATCH: Final = 200
 
 LimitState = Literal["ok", "warning", "reached"]
 Month = Annotated[str, msgspec.Meta(pattern=MONTH_PATTERN)]
+# By metric, then by day.
+DailySums: TypeAlias = Mapping[str, Mapping[str, int]]
+
+
+class UsageRow(msgspec.Struct, frozen=True, rename="camel"):
+    tenant_id: str
+    metric: str
+    used: int
 
 
 class UsageMonth(msgspec.Struct, frozen=True):
+    """A month's sums: each tenant's in `items`, and over these tenants in `metrics`."""
+
     month: str
     metrics: dict[str, int]
+    items: list[UsageRow]
 
 
 class AllowanceRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,9 +78,26 @@ def _part(runtime: Runtime, meter: str) -> MeterPart:
 async def sums(
     runtime: Runtime, tenant_id: str, meter: str = KIT_PART, *, month: str | None = None
 ) -> UsageMonth:
-    """A month's exact sums; the current month unless given."""
+    """A month's exact sums, of one tenant or of all known ones; the current month unless given."""
     chosen = month or month_of(runtime.clock.now())
-    return UsageMonth(chosen, await meter_named(runtime, tenant_id, meter).month_sums(chosen))
+    items = [
+        UsageRow(one, metric, sum(by_day.values()))
+        for one, metrics in (await daily_sums(runtime, tenant_id, meter, month=chosen)).items()
+        for metric, by_day in sorted(metrics.items())
+    ]
+    total = Counter[str]()
+    for row in items:
+        total[row.metric] += row.used
+    return UsageMonth(chosen, dict(total), items)
+
+
+async def daily_sums(
+    runtime: Runtime, tenant_id: str, meter: str = KIT_PART, *, month: str
+) -> dict[str, DailySums]:
+    """A month's exact sums by tenant, metric and day, of the tenants that used something."""
+    known = await Tenants(runtime).known() if tenant_id == ALL_TENANTS else [tenant_id]
+    found = {one: await meter_named(runtime, one, meter).daily_sums(month) for one in known}
+    return {one: by_metric for one, by_metric in found.items() if by_metric}
 
 
 async def list_allowances(

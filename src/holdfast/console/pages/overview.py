@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.console.activity_charts import RANGES, ActivityCharts
-from holdfast.console.tenants import Tenants
 from holdfast.kit import ALL_TENANTS, NO_TENANT
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.connections import Connection
@@ -22,6 +21,7 @@ from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.schedules import Schedule
 from holdfast.operations.endpoints import CircuitRow, EndpointRow, list_circuits, list_endpoints
 from holdfast.operations.outboxes import dead_letter_counts, unresolved
+from holdfast.operations.tenants import Tenants
 from holdfast.plural import plural
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Notice, Page, PageRequest

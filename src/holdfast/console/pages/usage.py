@@ -11,18 +11,15 @@ from markupsafe import Markup
 
 from holdfast.console.plots import Series, bars
 from holdfast.console.plots import meter as meter_bar
-from holdfast.console.tenants import Tenants
 from holdfast.errors import InvalidError
-from holdfast.kit import ALL_TENANTS
 from holdfast.kit.metering import month_of
 from holdfast.kit.metering.period_sums import days_of
 from holdfast.operations import usage
-from holdfast.operations.usage import AllowanceRow
+from holdfast.operations.usage import AllowanceRow, DailySums
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
-DailySums = Mapping[str, Mapping[str, int]]
 _TONES: Final = {"ok": "good", "warning": "warn", "reached": "bad"}
 
 
@@ -50,20 +47,12 @@ def plots(sums: Iterable[DailySums], days: Sequence[str]) -> list[dict[str, Any]
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    tenants = Tenants(runtime)
-
-    async def daily(tenant_id: str, meter: str, month: str) -> dict[str, DailySums]:
-        """A month's sums by tenant, metric and day, of the tenants that used something."""
-        known = await tenants.known() if tenant_id == ALL_TENANTS else [tenant_id]
-        sums = {one: await usage.meter_named(runtime, one, meter).daily_sums(month) for one in known}
-        return {one: by_metric for one, by_metric in sums.items() if by_metric}
-
     async def month(ask: PageRequest) -> Mapping[str, Any]:
         chosen = ask.text("month") or month_of(runtime.clock.now())
         if not re.fullmatch(usage.MONTH_PATTERN, chosen):
             raise InvalidError("month is written as in 2026-11", "month")
         meter = ask.choice("meter", runtime.meters, default=KIT_PART)
-        sums = await daily(ask.tenant_id, meter, chosen)
+        sums = await usage.daily_sums(runtime, ask.tenant_id, meter, month=chosen)
         taken = await usage.list_allowances(runtime, ask.tenant_id, meter, limit=ROWS, cursor=ask.cursor)
         allowances = [(one, against(one)) for one in taken.items]
         return {

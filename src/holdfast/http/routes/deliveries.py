@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from litestar.params import FromPath, QueryParameter
 
+from holdfast.clock import parse_instant
+from holdfast.errors import InvalidError
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
 from holdfast.idempotent_route import ATOMIC
 from holdfast.kit.outbox.models import UNDELIVERED
@@ -15,6 +18,10 @@ from holdfast.operations.deliveries import DeliveryDetail, DeliveryPage, Deliver
 from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
 from holdfast.runtime import KIT_PART
 
+_Instant = Annotated[
+    str | None,
+    QueryParameter(description="Such as 2026-11-16T21:00Z; UTC unless it has a zone.", max_length=40),
+]
 _DELIVERY: Final = "/deliveries/{outbox:str}/{delivery_id:str}"
 
 
@@ -28,14 +35,23 @@ async def list_deliveries(
         QueryParameter(description="By the outbox's own words, such as dlq. Default: undelivered."),
     ] = None,
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
+    since: _Instant = None,
+    until: _Instant = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> DeliveryPage:
-    """Deliveries of one outbox, newest first."""
+    """Deliveries of one outbox, newest first; with `since` and `until`, those created between them."""
     return await deliveries.list_deliveries(
-        runtime, tenant_id, outbox, statuses=status or UNDELIVERED, endpoint_id=endpoint, limit=limit,
-        cursor=cursor,
+        runtime, tenant_id, outbox, statuses=status or UNDELIVERED, endpoint_id=endpoint,
+        since=_instant("since", since), until=_instant("until", until), limit=limit, cursor=cursor,
     )  # fmt: skip
+
+
+def _instant(name: str, value: str | None) -> datetime | None:
+    try:
+        return None if value is None else parse_instant(value)
+    except ValueError as fault:
+        raise InvalidError(f"{name} is {fault}", name) from None
 
 
 @read_route(_DELIVERY, area="deliveries", all_tenants=True)

@@ -23,16 +23,17 @@ class RebuildUsage(RequestBody, frozen=True):
     mend: bool = False
 
 
-@read_route("/usage", area="usage")
+@read_route("/usage", area="usage", all_tenants=True)
 async def sums(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
     meter: _Meter = KIT_PART,
     month: Annotated[
-        str | None, QueryParameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")
+        str | None,
+        QueryParameter(pattern=usage.MONTH_PATTERN, description="Such as 2026-11. Default: this month."),
     ] = None,
 ) -> UsageMonth:
-    """A month's exact sums."""
+    """A month's exact sums, by tenant and over all of them."""
     return await usage.sums(runtime, tenant_id, meter, month=month)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import User
 from holdfast.kit.audit import AuditHeadFields
+from holdfast.kit.metering import AllowanceFields
 from holdfast.kit.outbox import Endpoint
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 
 LOOKED_AT_MAX: Final = 200
 REMEMBERED_S: Final = 10.0
+TenantSource: TypeAlias = AuditHeadFields | AllowanceFields | Endpoint | User
 
 
 class Tenants:
@@ -25,7 +27,8 @@ class Tenants:
         self._store, self._clock = runtime.store.privileged(), runtime.clock
         heads = [trail.models.head for trail in runtime.audits.values()]
         endpoints = [outbox.models.endpoint for outbox in runtime.outboxes.values()]
-        self._kinds: list[type[AuditHeadFields | Endpoint | User]] = [*heads, *endpoints, User]
+        allowances = [meter.models.allowance for meter in runtime.meters.values()]
+        self._kinds: list[type[TenantSource]] = [*heads, *endpoints, *allowances, User]
         self._known: list[str] = [NO_TENANT]
         self._until_s = -1.0
 
@@ -38,6 +41,6 @@ class Tenants:
             self._known = [NO_TENANT, *sorted(found - {NO_TENANT})]
         return self._known
 
-    async def _of(self, kind: type[AuditHeadFields | Endpoint | User]) -> set[str]:
+    async def _of(self, kind: type[TenantSource]) -> set[str]:
         page = await self._store.query(Query(kind).limit(LOOKED_AT_MAX))
         return {doc.tenant_id for doc in page.docs}
