@@ -65,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if not os.environ.get("HOLDFAST_RANDOM"):
         settings.load_profile("repeatable")
+    # Google's client warns of a Python version's end; tests read the first line that a process writes.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a Python version:FutureWarning")
     # Workers find what is theirs in the environment.
     if not hasattr(config, "workerinput"):
         _keep_bytecode()
