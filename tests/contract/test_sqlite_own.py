@@ -7,7 +7,7 @@ import itertools
 import resource
 import tempfile
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
@@ -221,3 +221,17 @@ async def test_closing_finishes_what_is_queued(sqlite_url: str) -> None:
         await store.commit(create(Counter(id="late")))
     async with opened(sqlite_url) as again:
         assert await again.count(Query(Counter)) == 2_500
+
+
+async def test_a_claim_that_finds_nothing_due_needs_no_write_lock(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, [Errand])
+    await store.migrate()
+    later = store.clock.now() + timedelta(hours=1)
+    await store.commit(create(Errand(id="later", labels=[], due=later)))
+    assert await store.claim_due(Errand, limit=1, lease_s=30) == []
+    holder = apsw.Connection(file_of(sqlite_url))
+    holder.execute("BEGIN IMMEDIATE")
+    assert await store.claim_due(Errand, limit=1, lease_s=30) == []
+    holder.execute("ROLLBACK")
+    holder.close()
+    await store.close()

@@ -96,6 +96,9 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         return await self._writer.commit(commits)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        due_us = await self.next_due(request.schema, None)
+        if due_us is None or due_us > request.now_us:
+            return []  # found by a read: a transaction would keep other processes from writing
         claimed: list[Snapshot[Any]] = await self._writer.do(lambda transaction: claim(transaction, request))
         return claimed
 
