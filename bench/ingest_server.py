@@ -27,6 +27,7 @@ from bench import ingest_minimal, raw_postgres, raw_sqlite
 from bench.ingest_fastapi import KEPT, fastapi
 from holdfast.app import ddl
 from holdfast.config import load_config
+from holdfast.http import backpressure
 from holdfast.http.app import create_app
 from holdfast.kit.inbox import InboxItem, Source
 from holdfast.providers.github import GithubVerifier
@@ -38,6 +39,7 @@ from holdfast.worker import freeze_gc
 
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
+ENDLESS = 1_000_000
 _COLUMNS = (
     '_key, _version, "tenantId", status, "receivedAt", source, queue, turn, "dueAt", fence, owner, lane, '
     "_body"
@@ -62,7 +64,11 @@ async def ours(url: str) -> Any:
         build=lambda _: Parts(webhooks=[Webhook(path="/webhook", source=source)]),
     )  # fmt: skip
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
-    runtime = await Runtime.open(load_config({"store": url, "home": home}, environ={}), services=[service])
+    # Nobody handles what is stored here; the bounds of a backlog are the subject of `overload_ingest`.
+    backpressure.BEHIND = ENDLESS  # type: ignore[misc]
+    limits = {"backlog_max": ENDLESS}
+    config = load_config({"store": url, "home": home, "limits": limits}, environ={})
+    runtime = await Runtime.open(config, services=[service])
     return create_app(runtime)
 
 

@@ -21,7 +21,8 @@ from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
 from holdfast.http.asgi import AsgiApp
-from holdfast.http.slow_clients import SlowClientProtocol, drop_slow
+from holdfast.http.slow_clients import drop_slow
+from holdfast.http.webhook_protocol import WebhookProtocol
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiTokens
 from holdfast.model.access import SERVICE
@@ -93,7 +94,7 @@ def settings(surface: AsgiApp) -> uvicorn.Config:
     """How the server beneath is set up."""
     return uvicorn.Config(
         surface,
-        http=SlowClientProtocol,
+        http=WebhookProtocol,
         # Whom to believe about addresses is a setting of ours; the server's own default trusts this machine.
         proxy_headers=False,
         log_level="warning",

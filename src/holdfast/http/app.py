@@ -171,8 +171,8 @@ def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")
                 found[path] = Ingest(
-                    hook, runtime.inbox, time_limit_s=time_limit_s, large=large, backpressure=backpressure,
-                    errors=service.errors,
+                    hook, runtime.inbox, path=path, time_limit_s=time_limit_s, large=large,
+                    backpressure=backpressure, errors=service.errors,
                 )  # fmt: skip
     return found
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 
 import structlog
 from litestar import Litestar
@@ -24,7 +25,7 @@ from holdfast.http import time_limit
 from holdfast.http.change_stream import ChangeStream
 from holdfast.http.error_responses import ErrorFormats, encode_error, internal, refusal
 from holdfast.http.guard import HEAD
-from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
+from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_in
 from holdfast.http.metrics import Metrics
 from holdfast.http.microcache import MICROCACHE_S, KeptResponse, Key, Microcache, key_of
 from holdfast.http.rate_limit import Addresses, RateLimiter
@@ -63,6 +64,8 @@ class AsgiApp:
         self._formats, self._rate_limiter = formats, rate_limiter
         self._microcache = Microcache(clock)
         self.app, self.webhooks, self.metrics = app, webhooks, metrics
+        # By the request's target as it is written, where that can be the path alone.
+        self.direct_webhooks = {path.encode(): one for path, one in webhooks.items() if quote(path) == path}
         self.ready = False
         self.changes = changes
         self._addresses = Addresses(config.proxies)
@@ -98,13 +101,13 @@ class AsgiApp:
         return True
 
     async def _send_kept(self, scope: Scope, kept: KeptResponse, send: Send) -> int:
-        headers = [*kept.headers, (b"x-request-id", request_id_of(scope).encode())]
+        headers = [*kept.headers, (b"x-request-id", request_id_in(scope["headers"]).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": kept.body})
         return 200
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, *, key: Key | None) -> int:
-        request_id = request_id_of(scope)
+        request_id = request_id_in(scope["headers"])
         structlog.contextvars.bind_contextvars(request_id=request_id)
         told = {
             "request_id": request_id, "address": self._addresses.of(scope),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import (
@@ -29,6 +29,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+RawHeaders = Sequence[tuple[bytes, bytes]]
 
 LARGE_BYTES: Final = 1_000_000
 LARGE_AT_ONCE: Final = 2
@@ -40,6 +41,14 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
+
+
+class WebhookResponse(NamedTuple):
+    """The answer to a webhook; `headers` are those besides the type and length of the body, which is JSON."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Ingest:
@@ -54,49 +63,69 @@ class Ingest:
         hook: Webhook,
         inbox: Inbox,
         *,
+        path: str,
         time_limit_s: float,
         large: asyncio.Semaphore,
         backpressure: Backpressure,
         errors: ErrorFormat = PLATFORM_FORMAT,
     ) -> None:
         self.hook, self._inbox, self._large, self._errors = hook, inbox, large, errors
-        self._backpressure = backpressure
+        self.path, self._backpressure = path, backpressure
         self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
+        self._stored = WebhookResponse(hook.statuses.stored, _KEPT)
+        self._duplicate = WebhookResponse(hook.statuses.duplicate, _KNOWN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Take a message in and answer; gives the answer's status."""
-        if scope["method"] != "POST":
-            id = request_id_of(scope)
+        if scope["method"] == "POST":
+            raw = scope["headers"]
+            response = await self._respond(raw, self._receive(header_map(raw), receive))
+        else:
+            id = request_id_in(scope["headers"])
             refused = encode_error(refusal("method_not_allowed", "use POST", id), self._errors)
-            return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
+            response = WebhookResponse(405, refused, ((b"allow", b"POST"), _told(id)))
+        headers = [_JSON, (b"content-length", b"%d" % len(response.body)), *response.headers]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+        return response.status
+
+    def respond(
+        self, raw: RawHeaders, headers: Mapping[str, str], body: bytes
+    ) -> Coroutine[Any, Any, WebhookResponse]:
+        """Take a message in whose body is whole and small, and give the answer."""
+        return self._respond(raw, self._store(headers, body))
+
+    async def _respond(self, raw: RawHeaders, receiving: Coroutine[Any, Any, Receipt]) -> WebhookResponse:
         limit = asyncio.timeout(self._time_limit_s)
         try:
             async with limit:
-                received = await self._receive(_headers(scope), receive)
+                received = await receiving
         except HoldfastError as fault:
-            return await self._refuse(send, fault, request_id_of(scope))
+            return await self._refuse(fault, request_id_in(raw))
         except Exception as fault:
-            id = request_id_of(scope)
+            id = request_id_in(raw)
             if isinstance(fault, TimeoutError) and limit.expired():
-                log.warning("webhook timed out", path=scope["path"], request_id=id)
+                log.warning("webhook timed out", path=self.path, request_id=id)
                 late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
-                return await _answer(send, 504, late, _told(id), (b"retry-after", b"1"))
-            log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
-            return await _answer(send, 500, encode_error(internal(id), self._errors), _told(id))
-        if received.duplicate:
-            return await _answer(send, self.hook.statuses.duplicate, _KNOWN)
-        return await _answer(send, self.hook.statuses.stored, _KEPT)
+                return WebhookResponse(504, late, (_told(id), (b"retry-after", b"1")))
+            log.error("webhook failed", path=self.path, request_id=id, exc_info=fault)
+            return WebhookResponse(500, encode_error(internal(id), self._errors), (_told(id),))
+        return self._duplicate if received.duplicate else self._stored
 
     async def _receive(self, headers: Mapping[str, str], receive: Receive) -> Receipt:
-        source, message = self.hook.source, await receive()
+        message = await receive()
         if not message.get("more_body"):
-            body = _within(message.get("body", b""), source.body_bytes_max)
-            async with self._backpressure:
-                return await self._inbox.receive(source, headers, body)
+            return await self._store(headers, message.get("body", b""))
         async with AsyncExitStack() as places:
             body = await self._whole_body(message, receive, headers=headers, places=places)
-            async with self._backpressure:
-                return await self._inbox.receive(source, headers, body)
+            return await self._store(headers, body)
+
+    async def _store(self, headers: Mapping[str, str], body: bytes) -> Receipt:
+        source = self.hook.source
+        if len(body) > source.body_bytes_max:
+            raise TooLargeError(f"a body takes at most {source.body_bytes_max:,} bytes")
+        async with self._backpressure:
+            return await self._inbox.receive(source, headers, body)
 
     async def _whole_body(
         self, message: Message, receive: Receive, *, headers: Mapping[str, str], places: AsyncExitStack
@@ -117,12 +146,12 @@ class Ingest:
                 await places.enter_async_context(self._large)
                 has_place = True
         whole.truncate()
-        return _within(whole.getvalue(), bytes_max)
+        return whole.getvalue()
 
-    async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
+    async def _refuse(self, fault: HoldfastError, id: str) -> WebhookResponse:
         if isinstance(fault, NotOursError):
             # A refusal would only make the provider send it again.
-            return await _answer(send, 200, _IGNORED)
+            return WebhookResponse(200, _IGNORED)
         if isinstance(fault, UnverifiedError):
             status = self.hook.statuses.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
@@ -134,35 +163,22 @@ class Ingest:
             fault.with_traceback(None)
             await self._backpressure.pace_refusal()
         after = retry_after(fault)
-        extra = [(b"retry-after", after.encode())] if after else []
-        body = encode_error(answer_to(fault, id), self._errors)
-        return await _answer(send, status, body, _told(id), *extra)
+        extra = ((b"retry-after", after.encode()),) if after else ()
+        return WebhookResponse(status, encode_error(answer_to(fault, id), self._errors), (_told(id), *extra))
 
 
-def request_id_of(scope: Scope) -> str:
+def request_id_in(headers: RawHeaders) -> str:
     """The sender's own id where it is a sane one, so that its log and this one agree; else a new one."""
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name == b"x-request-id" and _GIVEN_ID.fullmatch(value):
-            return str(value.decode())
+            return value.decode()
     return ulid()
+
+
+def header_map(headers: RawHeaders) -> Mapping[str, str]:
+    """Headers by name, as a verifier takes them."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
 def _told(request_id: str) -> tuple[bytes, bytes]:
     return (b"x-request-id", request_id.encode())
-
-
-def _headers(scope: Scope) -> Mapping[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def _within(body: bytes, bytes_max: int) -> bytes:
-    if len(body) > bytes_max:
-        raise TooLargeError(f"a body takes at most {bytes_max:,} bytes")
-    return body
-
-
-async def _answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> int:
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
-    await send({"type": "http.response.body", "body": body})
-    return status

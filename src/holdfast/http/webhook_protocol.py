@@ -1,0 +1,128 @@
+"""Small webhooks straight from the connection to the inbox; every other request goes the way of ASGI.
+
+    head read ──► a registered hook, HTTP/1.1, a known small length? ──► Ingest.respond ──► one write
+        └─ anything else ──► scope, messages, AsgiApp
+
+What ASGI costs for a request is as much as taking a webhook in. Both ways share `Ingest`, and a test compares
+their answers, documents and figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from holdfast.http.asgi import AsgiApp
+from holdfast.http.ingest import Ingest, RawHeaders, WebhookResponse, header_map
+from holdfast.http.slow_clients import SlowClientProtocol
+
+# The server beneath stops reading past as much; a longer body has to wait for its place.
+DIRECT_BYTES_MAX: Final = 65_536
+_DIGITS_MAX: Final = 5
+_OTHERWISE: Final = frozenset(("transfer-encoding", "expect", "upgrade"))
+
+
+class _NoEvent:
+    """Nobody waits for a part of a body that is taken whole."""
+
+    def set(self) -> None: ...
+
+
+_NO_EVENT: Final = _NoEvent()
+
+
+class WebhookCycle:
+    """One request and its response, with what the server beneath asks of its own cycles."""
+
+    __slots__ = ("body", "disconnected", "headers", "ingest", "keep_alive", "message_event", "raw",
+                 "response_complete")  # fmt: skip
+
+    def __init__(
+        self, ingest: Ingest, raw: RawHeaders, headers: Mapping[str, str], *, keep_alive: bool
+    ) -> None:
+        self.ingest, self.raw, self.headers, self.keep_alive = ingest, raw, headers, keep_alive
+        self.body = b""
+        self.disconnected = self.response_complete = False
+        self.message_event = _NO_EVENT
+
+
+class WebhookProtocol(SlowClientProtocol):
+    """A connection of the server; `AsgiApp.direct_webhooks` says which requests need no ASGI."""
+
+    cycle: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        plain = isinstance(self.app, AsgiApp) and not self.root_path and self.limit_concurrency is None
+        self._hooks = self.app.direct_webhooks if plain else {}
+
+    def on_headers_complete(self) -> None:
+        ingest = self._hooks.get(self.url)
+        cycle = None if ingest is None else self._direct_cycle(ingest)
+        if cycle is None:
+            super().on_headers_complete()
+        else:
+            self._in_head, self.cycle = False, cycle
+
+    def _direct_cycle(self, ingest: Ingest) -> WebhookCycle | None:
+        """The cycle of a request that can be answered directly; None for one that ASGI must serve."""
+        parser = self.parser
+        if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or self.flow.write_paused:
+            return None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return None  # pipelined: it waits for its turn there
+        headers = header_map(self.headers)
+        length = headers.get("content-length", "")
+        if not (length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= DIRECT_BYTES_MAX):
+            return None
+        if not _OTHERWISE.isdisjoint(headers):
+            return None
+        return WebhookCycle(ingest, self.headers, headers, keep_alive=parser.should_keep_alive())
+
+    def on_body(self, body: bytes) -> None:
+        if type(self.cycle) is WebhookCycle:
+            self._overhead_bytes -= len(body)
+            self.cycle.body += body
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        cycle = self.cycle
+        if type(cycle) is WebhookCycle:
+            self.reading_since_s, self._complete = None, True
+            task = self.loop.create_task(self._take_in(cycle))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+        else:
+            super().on_message_complete()
+
+    async def _take_in(self, cycle: WebhookCycle) -> None:
+        began, ingest, body, cycle.body = time.perf_counter(), cycle.ingest, cycle.body, b""
+        responding = ingest.respond(cycle.raw, cycle.headers, body)
+        del body  # a refusal may wait, and must not hold it meanwhile
+        try:
+            response = await responding
+        except asyncio.CancelledError:
+            # The server stops and waits no longer.
+            self.transport.close()
+            raise
+        self.app.metrics.answered("POST", ingest.path, response.status, time.perf_counter() - began)
+        if not self.transport.is_closing():
+            self._write(cycle, response)
+
+    def _write(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
+        lines = [b"%b: %b\r\n" % pair for pair in (*self.server_state.default_headers, *response.headers)]
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
+            % (STATUS_LINE[response.status], len(response.body), b"".join(lines), response.body)
+        )
+        cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
