@@ -40,6 +40,7 @@ _KNOWN: Final = b'{"status":"duplicate"}'
 _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
+_HUNG_UP: Final = "the sender hung up before the body was whole"
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
@@ -114,6 +115,8 @@ class Ingest:
 
     async def _receive(self, headers: Mapping[str, str], receive: Receive) -> Receipt:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise InvalidError(_HUNG_UP)
         if not message.get("more_body"):
             return await self._store(headers, message.get("body", b""))
         async with AsyncExitStack() as places:
@@ -138,7 +141,7 @@ class Ingest:
         while message.get("more_body"):
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise InvalidError("the sender hung up before the body was whole")
+                raise InvalidError(_HUNG_UP)
             size += whole.write(message.get("body", b""))
             if size > bytes_max:
                 break

@@ -21,6 +21,8 @@ class ResponseTransport(asyncio.Transport):
         self._begun = False
 
     def write(self, data: Any) -> None:
+        if self._transport.is_closing():
+            return  # what came after this request could not be parsed
         if self._begun:
             if self._head is not None:
                 data, self._head = self._head + data, None

@@ -1,0 +1,228 @@
+"""Small webhooks go from the connection to the inbox without ASGI, and nobody can tell the difference."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import generate_latest
+
+from holdfast.http.ingest import Ingest
+from holdfast.http.slow_clients import SlowClientProtocol, drop_slow
+from holdfast.kit.inbox import InboxItem
+from holdfast.store import Query
+from holdfast.testing import ManualClock
+from tests.http.bed import SECRET, Bed, serving
+from tests.kit.eventually import until_found
+
+PATH = "/echo-chamber/webhook"
+OTHER_TARGETS = [f"{PATH}?a=1", f"{PATH}/", f"http://a{PATH}", "/echo%2Dchamber/webhook", "/echo-chamber"]
+BODY_BYTES_MAX = 10_000
+EXAMPLES = int(os.environ.get("HOLDFAST_TEST_EXAMPLES", "40"))
+_ULID = re.compile(rb"[0-9A-HJKMNP-TV-Z]{26}")
+_DATE = re.compile(rb"date: [^\r]+\r\n")
+
+
+def _request(*, name: str, target: str = PATH, method: str = "POST", version: str = "1.1",
+             body: bytes = b"hello", framing: str = "length", **headers: str) -> bytes:  # fmt: skip
+    fields = {"host": "a", "x-word": SECRET, "x-name": name, **headers}
+    if framing == "length":
+        fields["Content-Length"] = str(len(body))
+    elif framing == "chunked":
+        fields["transfer-encoding"] = "chunked"
+        body = b"%x;ext=1\r\n%b\r\n0\r\nx-trailer: 1\r\n\r\n" % (len(body), body)
+    lines = [f"{method} {target} HTTP/{version}", *(f"{k.replace('_', '-')}: {v}" for k, v in fields.items())]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def _random_request(rng: random.Random, name: str) -> bytes:
+    body = rng.choice([b"hello", b"", b"x" * BODY_BYTES_MAX, bytes(rng.randrange(256) for _ in range(50))])
+    makers: list[Callable[[], bytes]] = [
+        lambda: _request(name=name, body=body),
+        lambda: _request(name=name, body=body, x_request_id="the-sender-s-own"),
+        lambda: _request(name=name, body=b"y" * (BODY_BYTES_MAX + 1)),
+        lambda: _request(name=name, body=b"y" * 70_000),
+        lambda: _request(name=name, x_word="wrong"),
+        lambda: _request(name="\xe4/" + name, X_Upper="1", user_agent="a"),
+        lambda: _request(name=name).replace(b"x-name", b"x-other"),
+        lambda: _request(name=name, body=body, framing="chunked"),
+        lambda: _request(name=name, body=b"", framing="none"),
+        lambda: _request(name=name, body=body, expect="100-continue"),
+        lambda: _request(name=name, method="HEAD", body=b""),
+        lambda: _request(name=name, method=rng.choice(["GET", "PUT", "DELETE"])),
+        lambda: _request(name=name, target=rng.choice(OTHER_TARGETS)),
+    ]
+    return rng.choice(makers)()
+
+
+def _random_script(rng: random.Random, number: int) -> list[bytes]:
+    """The pieces in which a connection sends some requests, of which the last one ends it."""
+    names = [f"m{number}-{rng.randrange(4)}" for _ in range(rng.randint(0, 4))]
+    ends = [
+        _request(name="end", connection="close"),
+        _request(name="end", version="1.0"),
+        # Without a body: the server beneath takes it for the other protocol.
+        _request(name="end", body=b"", connection="close, upgrade", upgrade="nothing"),
+    ]
+    if not names:  # what can't be parsed ends a connection at once, whatever it still waits for
+        ends = [b"nonsense\r\n\r\n", _request(name="end").replace(b"Length: 5", b"Length: -5"), *ends]
+    sent = b"".join(_random_request(rng, name) for name in names) + rng.choice(ends)
+    cuts = sorted(rng.sample(range(1, len(sent)), rng.choice([0, 0, 1, 5])))
+    return [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+
+
+async def _exchange(bed: Bed, pieces: list[bytes]) -> bytes:
+    """All that a connection is answered, until it ends; without what differs by time or chance."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+    writer.close()
+    return _ULID.sub(b"ID", _DATE.sub(b"", answer))
+
+
+async def _documents(bed: Bed) -> list[Any]:
+    found = await bed.runtime.store.privileged().query(
+        Query(InboxItem).where("status", "==", "pending").order_by("-received_at").limit(1_000)
+    )
+    return sorted((msgspec.to_builtins(one) for one in found.docs), key=lambda one: str(one["id"]))
+
+
+def _figures(bed: Bed) -> list[str]:
+    lines = generate_latest(bed.surface.metrics.registry).decode().splitlines()
+    counted = ("holdfast_http_requests_total", "holdfast_http_request_seconds_count")
+    return sorted(line for line in lines if line.startswith(counted))
+
+
+@contextlib.asynccontextmanager
+async def _both_ways(home: Path, **settings: Any) -> AsyncIterator[tuple[Bed, Bed]]:
+    """Two servers that differ in nothing else."""
+    for name in ("direct", "asgi"):
+        (home / name).mkdir()
+    async with (
+        serving(home / "direct", clock=ManualClock(), **settings) as direct,
+        serving(home / "asgi", clock=ManualClock(), **settings) as asgi,
+    ):
+        assert direct.surface.direct_webhooks
+        asgi.surface.direct_webhooks.clear()
+        yield direct, asgi
+
+
+@pytest.fixture
+def asgi_requests(monkeypatch: pytest.MonkeyPatch) -> list[Ingest]:
+    """The hook of each request that went the way of ASGI."""
+    requests, call = list[Ingest](), Ingest.__call__
+
+    async def counted(self: Ingest, *args: Any) -> int:
+        requests.append(self)
+        return await call(self, *args)
+
+    monkeypatch.setattr(Ingest, "__call__", counted)
+    return requests
+
+
+async def test_both_ways_answer_store_and_count_the_same(tmp_path: Path, asgi_requests: list[Ingest]) -> None:
+    rng = random.Random(7)
+    async with _both_ways(tmp_path) as (direct, asgi):
+        for number in range(EXAMPLES):
+            pieces = _random_script(rng, number)
+            assert await _exchange(direct, pieces) == await _exchange(asgi, pieces), pieces
+        assert await _documents(direct) == await _documents(asgi) != []
+        assert _figures(direct) == _figures(asgi)
+        hooks = [bed.surface.webhooks[PATH] for bed in (direct, asgi)]
+        assert 0 < asgi_requests.count(hooks[0]) < asgi_requests.count(hooks[1])
+
+
+async def test_past_the_backlog_both_ways_refuse_alike(tmp_path: Path) -> None:
+    async with _both_ways(tmp_path, limits={"backlog_max": 1}) as (direct, asgi):
+        answers = []
+        for bed in (direct, asgi):
+
+            async def refused(bed: Bed = bed) -> bool:
+                return await bed.send("first") == 503
+
+            await until_found(refused)
+            answers.append(await _exchange(bed, [_request(name="next", connection="close")]))
+        assert answers[0].startswith(b"HTTP/1.1 503 ")
+        assert answers[0] == answers[1]
+        assert b"retry-after: 10" in answers[0]
+
+
+async def test_a_small_webhook_takes_one_task_and_no_asgi(
+    tmp_path: Path, asgi_requests: list[Ingest]
+) -> None:
+    async with serving(tmp_path) as bed:
+        sender = _request(name="one") + _request(name="two", connection="close")
+        first, _, rest = sender.partition(b"hello")
+        loop, tasks = asyncio.get_running_loop(), list[str]()
+
+        def create_task(loop: asyncio.AbstractEventLoop, task: Any, **kwargs: Any) -> asyncio.Task[Any]:
+            tasks.append(task.__qualname__)
+            return asyncio.Task(task, loop=loop, **kwargs)
+
+        loop.set_task_factory(create_task)
+        answer = await _exchange(bed, [first, b"hello", rest])
+        loop.set_task_factory(None)
+        assert answer.count(b"HTTP/1.1 202 Accepted\r\n") == 2
+        # The second came before the first was answered, so it waited its turn in the server beneath.
+        assert len(asgi_requests) <= 1
+        assert tasks.count("WebhookProtocol._take_in") == 2 - len(asgi_requests)
+
+
+@pytest.mark.parametrize("sent", [b"", b"hel"], ids=["nothing", "a part"])
+async def test_a_message_whose_sender_hung_up_is_not_stored(tmp_path: Path, sent: bytes) -> None:
+    async with _both_ways(tmp_path) as beds:
+        for bed in beds:
+            whole = _request(name="cut", body=b"hello")
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+            writer.write(whole.removesuffix(b"hello") + sent)
+            await writer.drain()
+            writer.write_eof()
+            async with asyncio.timeout(30):
+                assert await reader.read() == b""
+            writer.close()
+            # Sent again, it is whole, and no duplicate of a half.
+            assert b" 202 " in await _exchange(bed, [_request(name="cut", connection="close")])
+            assert [one["bodyBytes"] for one in await _documents(bed)] == [5]
+
+
+async def test_an_idle_connection_is_closed_by_the_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, connect = set[SlowClientProtocol](), SlowClientProtocol.connection_made
+
+    def connection_made(self: SlowClientProtocol, transport: asyncio.Transport) -> None:
+        made.add(self)
+        connect(self, transport)
+
+    monkeypatch.setattr(SlowClientProtocol, "connection_made", connection_made)
+    async with serving(tmp_path) as bed:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+        writer.write(_request(name="one"))
+        async with asyncio.timeout(30):
+            await reader.readuntil(b"kept")
+        drop_slow(made, 60)
+        writer.write(_request(name="two"))
+        async with asyncio.timeout(30):
+            await reader.readuntil(b"kept")
+        (connection,) = made
+        connection.timeout_keep_alive = -1
+        drop_slow(made, 60)
+        async with asyncio.timeout(30):
+            assert await reader.read() == b'"}'
+        writer.close()
