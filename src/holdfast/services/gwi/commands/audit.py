@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,11 +28,9 @@ def list_command(
     Example:
       holdfast gwi audit list --tenant gh-org-7 --action run_started
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.audit.page(tenant, action=action, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(
+        NAME, lambda gwi: gwi.audit.page(tenant, action=action, limit=limit, cursor=cursor)
+    )
     columns = ("sequence", "timestamp", "eventType", "actor", "subject", "outcome")
     ctx.obj.print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no events")
 

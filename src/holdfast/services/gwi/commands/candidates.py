@@ -8,18 +8,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.operation import Operator
 from holdfast.services.gwi.candidate_revision import PatchRequest
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant
 from holdfast.services.gwi.domain.patches import FileChange
 from holdfast.services.gwi.domain.votes import CandidateStatus, VoteDecision
 from holdfast.services.gwi.models.work import Candidate
-from holdfast.services.gwi.operations import Gwi
 
 commands = typer.Typer(help="Propose changes, vote on them, apply them.", no_args_is_help=True)
-CandidateId = Annotated[
-    str, typer.Argument(metavar="CANDIDATE", help="As `candidates list` shows it.")
-]  # fmt: skip
+CandidateId = Annotated[str, typer.Argument(metavar="CANDIDATE", help="As `candidates list` shows it.")]
 Member = Annotated[str, typer.Option("--as", metavar="ID", help="The member whose vote it is.")]
 Files = Annotated[
     list[str] | None,
@@ -46,11 +42,9 @@ def list_command(
     Example:
       holdfast gwi candidates list --tenant gh-org-7 --status ready
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.candidates.page(tenant, status=status, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(
+        NAME, lambda gwi: gwi.candidates.page(tenant, status=status, limit=limit, cursor=cursor)
+    )
     columns = ("id", "status", "risk", "approvals", "summary", "createdBy", "pullRequest", "failure")
     rows = [_row(one) for one in page.docs]
     ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no candidates like this")
@@ -146,13 +140,13 @@ def vote_command(
     Example:
       holdfast gwi candidates vote cand-1 approved --tenant gh-org-7 --as oidc:dean@example.com
     """
-
-    async def act(gwi: Gwi, by: Operator) -> Candidate:
-        return await gwi.candidates.vote(
+    done = ctx.obj.operate_service(
+        NAME,
+        lambda gwi, by: gwi.candidates.vote(
             by, candidate, decision=decision, comment=comment, seen_hash=patch_hash, user_id=member
-        )
-
-    done = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+        ),
+        tenant_id=tenant,
+    )
     ctx.obj.print_result(_row(done), f"{done.id} is {done.status}", as_json=as_json)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from holdfast.operation import Operator
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant, convert_options
 from holdfast.services.gwi.models.tenants import MemberRole
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.members import MemberChange, NewInvite
 
 commands = typer.Typer(help="Members and invitations of a tenant.", no_args_is_help=True)
@@ -26,14 +23,9 @@ def list_members(
     Example:
       holdfast gwi members list --tenant gh-org-7
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.members.page(tenant, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
-    rows = [msgspec.to_builtins(one) for one in page.docs]
+    page = ctx.obj.with_service(NAME, lambda gwi: gwi.members.page(tenant, limit=limit, cursor=cursor))
     columns = ("userId", "role", "status", "invitedBy", "createdAt")
-    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no members")
+    ctx.obj.print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no members")
 
 
 @commands.command()
@@ -51,11 +43,7 @@ def invite(
       holdfast gwi members invite --tenant gh-org-7 ann@example.com --role admin
     """
     asked = convert_options({"email": email, "role": role}, NewInvite)
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.members.invite(by, asked)
-
-    sent = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    sent = ctx.obj.operate_service(NAME, lambda gwi, by: gwi.members.invite(by, asked), tenant_id=tenant)
     ctx.obj.print_result(
         sent, f"{email} accepts with {sent.token} until {sent.invite.expires_at:%F}", as_json=as_json
     )
@@ -75,11 +63,9 @@ def change_role(
     Example:
       holdfast gwi members role --tenant gh-org-7 github:583231 admin
     """
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.members.change(by, user_id, MemberChange(role=role))
-
-    changed = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    changed = ctx.obj.operate_service(
+        NAME, lambda gwi, by: gwi.members.change(by, user_id, MemberChange(role=role)), tenant_id=tenant
+    )
     ctx.obj.print_result(changed, f"{user_id} is {role} now", as_json=as_json)
 
 
@@ -96,9 +82,5 @@ def remove(
     Example:
       holdfast gwi members remove --tenant gh-org-7 github:583231
     """
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.members.remove(by, user_id)
-
-    removed = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    removed = ctx.obj.operate_service(NAME, lambda gwi, by: gwi.members.remove(by, user_id), tenant_id=tenant)
     ctx.obj.print_result(removed, f"{user_id} is removed", as_json=as_json)

@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.operation import Operator
 from holdfast.services.gwi.commands.options import NAME, AsJson, Tenant
 from holdfast.services.gwi.domain.policy import policy_errors
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.policies import PolicyChange
 
 commands = typer.Typer(help="The policy of a tenant.", no_args_is_help=True)
@@ -26,11 +24,7 @@ def show_policy(ctx: typer.Context, tenant: Tenant, as_json: AsJson = False) -> 
     Example:
       holdfast gwi policy show --tenant gh-org-7 > policy.json
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.policies.get(tenant)
-
-    found = ctx.obj.with_service(NAME, read)
+    found = ctx.obj.with_service(NAME, lambda gwi: gwi.policies.get(tenant))
     text = msgspec.json.format(msgspec.json.encode(found.document), indent=2).decode()
     ctx.obj.print_result(found, text, as_json=as_json)
 
@@ -60,11 +54,9 @@ def save(ctx: typer.Context, tenant: Tenant, file: PolicyFile, as_json: AsJson =
       holdfast gwi policy save --tenant gh-org-7 policy.json
     """
     document = _document(file)
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.policies.save(by, PolicyChange(document=document))
-
-    saved = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    saved = ctx.obj.operate_service(
+        NAME, lambda gwi, by: gwi.policies.save(by, PolicyChange(document=document)), tenant_id=tenant
+    )
     state = "valid" if saved.valid else f"not valid: {'; '.join(saved.validation_errors or [])}"
     ctx.obj.print_result(saved, f"version {saved.version} is {state}", as_json=as_json)
 

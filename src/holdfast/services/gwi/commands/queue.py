@@ -12,7 +12,6 @@ from msgspec import UNSET
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant
 from holdfast.services.gwi.domain.subjects import WorkType
 from holdfast.services.gwi.models.work import LIVE, WorkItem
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.queue import STATUSES, ItemChange, QueueFilter
 
 commands = typer.Typer(help="Work items by score, and what people do to them.", no_args_is_help=True)
@@ -51,11 +50,7 @@ def list_command(
         statuses=statuses, type=type, repo=repo, assignee=assignee, min_score=min_score,
         snoozed=snoozed,
     )  # fmt: skip
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.queue.page(tenant, chosen, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(NAME, lambda gwi: gwi.queue.page(tenant, chosen, limit=limit, cursor=cursor))
     columns = ("id", "score", "type", "status", "repo", "number", "title", "assignedTo", "dueAt")
     rows = [_row(one) for one in page.docs]
     ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no work items like this")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from holdfast.operation import Operator
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant, convert_options
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.repos import NewRepo
 
 commands = typer.Typer(help="Repositories of a tenant.", no_args_is_help=True)
@@ -25,14 +22,9 @@ def list_repos(
     Example:
       holdfast gwi repos list --tenant gh-org-7
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.repos.page(tenant, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
-    rows = [msgspec.to_builtins(one) for one in page.docs]
+    page = ctx.obj.with_service(NAME, lambda gwi: gwi.repos.page(tenant, limit=limit, cursor=cursor))
     columns = ("id", "githubFullName", "enabled", "totalRuns", "failedRuns", "addedAt")
-    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no repository")
+    ctx.obj.print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no repository")
 
 
 @commands.command()
@@ -50,11 +42,7 @@ def connect(
       holdfast gwi repos connect --tenant gh-org-7 acme/shop 987654321
     """
     asked = convert_options({"githubRepoId": number, "githubFullName": name}, NewRepo)
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.repos.connect(by, [asked])
-
-    (repo,) = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    (repo,) = ctx.obj.operate_service(NAME, lambda gwi, by: gwi.repos.connect(by, [asked]), tenant_id=tenant)
     ctx.obj.print_result(repo, f"{name} is connected as {repo.id}", as_json=as_json)
 
 
@@ -71,9 +59,5 @@ def disconnect(
     Example:
       holdfast gwi repos disconnect --tenant gh-org-7 gh-repo-987654321
     """
-
-    async def act(gwi: Gwi, by: Operator) -> Any:
-        return await gwi.repos.disconnect(by, repo_id)
-
-    repo = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    repo = ctx.obj.operate_service(NAME, lambda gwi, by: gwi.repos.disconnect(by, repo_id), tenant_id=tenant)
     ctx.obj.print_result(repo, f"{repo.github_full_name} is disconnected", as_json=as_json)

@@ -41,11 +41,7 @@ def list_command(
       holdfast gwi runs list --tenant gh-org-7 --repo gh-repo-42 --json
     """
     wanted = RunFilter(status=status, type=type, repo_id=repo)
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.runs.page(tenant, wanted, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(NAME, lambda gwi: gwi.runs.page(tenant, wanted, limit=limit, cursor=cursor))
     rows = [_row(one) for one in page.docs]
     columns = ("id", "type", "status", "approval", "repoId", "createdAt", "error")
     ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no runs like this")

@@ -6,11 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.operation import Operator
 from holdfast.services.gwi.commands.options import NAME, AsJson, Cursor, Limit, Tenant
 from holdfast.services.gwi.domain.subjects import ResourceType
 from holdfast.services.gwi.models.work import SignalContext, SignalStatus, SourceRepo, WorkSignal
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.signals import BATCH
 
 commands = typer.Typer(help="Look at signals, record and process them.", no_args_is_help=True)
@@ -32,11 +30,9 @@ def list_command(
     Example:
       holdfast gwi signals list --tenant gh-org-7 --status failed
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.signals.page(tenant, status=status, limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(
+        NAME, lambda gwi: gwi.signals.page(tenant, status=status, limit=limit, cursor=cursor)
+    )
     columns = ("id", "source", "action", "title", "status", "workItemId", "reason", "receivedAt")
     rows = [_row(one) for one in page.docs]
     ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no signals like this")
@@ -76,11 +72,11 @@ def record_command(
     context = SignalContext(
         repo=named, resource_type=kind, resource_number=number, title=title, labels=label or []
     )
-
-    async def act(gwi: Gwi, by: Operator) -> WorkSignal:
-        return await gwi.signals.record(by, source="manual", external_id=external_id, context=context)
-
-    done = ctx.obj.operate_service(NAME, act, tenant_id=tenant)
+    done = ctx.obj.operate_service(
+        NAME,
+        lambda gwi, by: gwi.signals.record(by, source="manual", external_id=external_id, context=context),
+        tenant_id=tenant,
+    )
     ctx.obj.print_result(_row(done), f"{done.id} is recorded", as_json=as_json)
 
 

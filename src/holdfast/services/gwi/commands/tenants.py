@@ -29,11 +29,7 @@ def list_tenants(
     Example:
       holdfast gwi tenants list
     """
-
-    async def read(gwi: Gwi) -> Any:
-        return await gwi.tenants.page(limit=limit, cursor=cursor)
-
-    page = ctx.obj.with_service(NAME, read)
+    page = ctx.obj.with_service(NAME, lambda gwi: gwi.tenants.page(limit=limit, cursor=cursor))
     rows = [_tenant(one) for one in page.docs]
     none = "no tenant yet; installing the GitHub App makes one"
     ctx.obj.print_table(rows, _COLUMNS, as_json=as_json, cursor=page.cursor, none=none)

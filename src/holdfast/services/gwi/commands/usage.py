@@ -9,7 +9,6 @@ import typer
 
 from holdfast.plural import plural
 from holdfast.services.gwi.commands.options import NAME, AsJson, Tenant
-from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.usage import MONTH, UsageDrift, UsageSummary
 
 commands = typer.Typer(help="Usage of a tenant's plan.", no_args_is_help=True)
@@ -34,11 +33,7 @@ def show_command(ctx: typer.Context, tenant: Tenant, month: Month = "", as_json:
     Example:
       holdfast gwi usage show --tenant gh-org-7
     """
-
-    async def read(gwi: Gwi) -> UsageSummary:
-        return await gwi.usage.summary(tenant, month=month)
-
-    found: UsageSummary = ctx.obj.with_service(NAME, read)
+    found: UsageSummary = ctx.obj.with_service(NAME, lambda gwi: gwi.usage.summary(tenant, month=month))
     text = f"{found.month}: {found.runs.used} of {found.runs.limit} runs, {found.at_once.used} under way"
     ctx.obj.print_result(found, text, as_json=as_json)
 
