@@ -4,23 +4,21 @@ sender = RawSender(AddressGuard())
 response = await sender.send(OutgoingRequest("POST", url, headers, body, 5.0, 65_536))
 """
 
-from holdfast.net.address_guard import AddressGuard, Pin, PortPolicy, Resolver
+from holdfast.net.address_guard import AddressGuard, PortPolicy, Resolver
 from holdfast.net.connection_shares import ConnectionShares
 from holdfast.net.pool import PoolLimits
-from holdfast.net.port import FailureReason, OutgoingRequest, ReceiverResponse, Sender, SendFailure
+from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.net.retry_after import retry_after_s
-from holdfast.net.sender import RawSender, SenderStats
+from holdfast.net.sender import RawSender
 from holdfast.net.session import HttpSession, LazySession
-from holdfast.net.url import TargetUrl, read_url
+from holdfast.net.url import read_url
 
 __all__ = [
     "AddressGuard",
     "ConnectionShares",
-    "FailureReason",
     "HttpSession",
     "LazySession",
     "OutgoingRequest",
-    "Pin",
     "PoolLimits",
     "PortPolicy",
     "RawSender",
@@ -28,8 +26,6 @@ __all__ = [
     "Resolver",
     "SendFailure",
     "Sender",
-    "SenderStats",
-    "TargetUrl",
     "read_url",
     "retry_after_s",
 ]

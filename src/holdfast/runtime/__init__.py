@@ -14,7 +14,6 @@ them, `health` reports on them.
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import (
     KIT_DOCUMENTS,
-    KIT_SEALED,
     documents_of,
     has_documents,
     key_register,
@@ -31,7 +30,6 @@ __all__ = [
     "KEYS_FILE",
     "KIT_DOCUMENTS",
     "KIT_PART",
-    "KIT_SEALED",
     "Runtime",
     "documents_of",
     "find_services",

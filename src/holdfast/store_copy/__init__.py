@@ -12,12 +12,11 @@ made after the writers stopped proves that both stores are equal; that one finis
 
 from holdfast.store_copy.copier import copy_store
 from holdfast.store_copy.marker import check_target, refuse_unfinished_copy
-from holdfast.store_copy.models import CollectionDigest, Copy, CopyResult, Difference, Progress, WalkResult
+from holdfast.store_copy.models import Copy, CopyResult, Difference, Progress, WalkResult
 from holdfast.store_copy.store_names import local_file, name_of
 from holdfast.store_copy.walk import count_all, verify_stores
 
 __all__ = [
-    "CollectionDigest",
     "Copy",
     "CopyResult",
     "Difference",

@@ -1,7 +1,7 @@
 """Living processes and their releases: overlap while a store's schema only grows, refusal where it can't."""
 
-from holdfast.kit.processes.decision import describe, is_newer, newer_collections, release_of
-from holdfast.kit.processes.models import Layout, Process, Release, SchemaState
+from holdfast.kit.processes.decision import describe, is_newer, newer_collections
+from holdfast.kit.processes.models import Process, Release, SchemaState
 from holdfast.kit.processes.registry import (
     BEAT_S,
     LIVE_S,
@@ -15,7 +15,6 @@ __all__ = [
     "BEAT_S",
     "LIVE_S",
     "PROCESS_DOCUMENTS",
-    "Layout",
     "Process",
     "ProcessRegistry",
     "Release",
@@ -24,6 +23,5 @@ __all__ = [
     "is_newer",
     "living_processes",
     "newer_collections",
-    "release_of",
     "store_state",
 ]

@@ -3,8 +3,6 @@
 from holdfast.providers.google_calendar.client import CALENDAR_SCOPE, CALENDAR_URL, GoogleCalendar
 from holdfast.providers.google_calendar.types import (
     CalendarEvent,
-    CalendarList,
-    CalendarListEntry,
     CalendarListQuery,
     EventAttendee,
     EventDateTime,
@@ -16,7 +14,6 @@ from holdfast.providers.google_calendar.types import (
     InstanceQuery,
     NewEvent,
     PushChannel,
-    SendUpdates,
 )
 from holdfast.providers.google_calendar.verifier import GoogleChannelVerifier
 from holdfast.webhook_verifier import channel_token
@@ -25,8 +22,6 @@ __all__ = [
     "CALENDAR_SCOPE",
     "CALENDAR_URL",
     "CalendarEvent",
-    "CalendarList",
-    "CalendarListEntry",
     "CalendarListQuery",
     "EventAttendee",
     "EventDateTime",
@@ -40,6 +35,5 @@ __all__ = [
     "InstanceQuery",
     "NewEvent",
     "PushChannel",
-    "SendUpdates",
     "channel_token",
 ]

@@ -9,21 +9,8 @@ values for its first fields, the rest is the order. What no index serves can't b
 type, `redaction` hides secrets.
 """
 
-from holdfast.runtime.document_browser.collection import (
-    BrowsedDocument,
-    BrowseFilter,
-    BrowseIndex,
-    Collection,
-)
+from holdfast.runtime.document_browser.collection import BrowseIndex, Collection
 from holdfast.runtime.document_browser.documents import DocumentBrowser
 from holdfast.runtime.document_browser.redaction import MASK, redact_value
 
-__all__ = [
-    "MASK",
-    "BrowseFilter",
-    "BrowseIndex",
-    "BrowsedDocument",
-    "Collection",
-    "DocumentBrowser",
-    "redact_value",
-]
+__all__ = ["MASK", "BrowseIndex", "Collection", "DocumentBrowser", "redact_value"]

@@ -21,7 +21,6 @@ from holdfast.simulators.github.control import (
     WriteComment,
 )
 from holdfast.simulators.github.simulator import GithubSimulator
-from holdfast.simulators.github.state import GithubState
 from holdfast.simulators.server import InjectedFault
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "EditTitle",
     "ExpireTokens",
     "GithubSimulator",
-    "GithubState",
     "InjectedFault",
     "Install",
     "OpenIssue",

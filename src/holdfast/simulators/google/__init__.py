@@ -2,9 +2,7 @@
 
 from holdfast.clock import Clock
 from holdfast.simulators.google.control import (
-    AddApp,
     AddPerson,
-    AddServiceAccount,
     CreateEvent,
     DeleteEvent,
     EndTokens,
@@ -25,9 +23,7 @@ from holdfast.simulators.google.simulator import GoogleSimulator
 from holdfast.simulators.server import InjectedFault
 
 __all__ = [
-    "AddApp",
     "AddPerson",
-    "AddServiceAccount",
     "CreateEvent",
     "DeleteEvent",
     "EndTokens",

@@ -9,7 +9,6 @@ from holdfast.simulators.hackernews.control import (
     Limits,
     Outage,
     PostItem,
-    ShowItem,
 )
 from holdfast.simulators.hackernews.simulator import HackerNewsSimulator
 from holdfast.simulators.server import InjectedFault
@@ -24,7 +23,6 @@ __all__ = [
     "Limits",
     "Outage",
     "PostItem",
-    "ShowItem",
     "simulator",
 ]
 

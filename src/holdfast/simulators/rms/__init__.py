@@ -2,10 +2,10 @@
 
 from holdfast.clock import Clock
 from holdfast.simulators.rms.simulator import RmsSimulator
-from holdfast.simulators.rms.state import Behave, ShowCounts, ShowReceived
+from holdfast.simulators.rms.state import Behave, ShowCounts
 from holdfast.simulators.server import InjectedFault
 
-__all__ = ["Behave", "InjectedFault", "RmsSimulator", "ShowCounts", "ShowReceived", "simulator"]
+__all__ = ["Behave", "InjectedFault", "RmsSimulator", "ShowCounts", "simulator"]
 
 
 def simulator(clock: Clock, port: int) -> RmsSimulator:

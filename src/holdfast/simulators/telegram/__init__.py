@@ -12,7 +12,6 @@ from holdfast.simulators.telegram.control import (
     ShowChat,
 )
 from holdfast.simulators.telegram.simulator import TelegramSimulator
-from holdfast.simulators.telegram.state import TelegramState
 
 __all__ = [
     "AddChat",
@@ -24,7 +23,6 @@ __all__ = [
     "SetLimits",
     "ShowChat",
     "TelegramSimulator",
-    "TelegramState",
     "simulator",
 ]
 
