@@ -96,7 +96,6 @@ class DeferredCommit:
             )
 
     async def commit(self, *writes: Write) -> None:
-        """Commit the act with these writes."""
         transaction = self._transaction
         assert transaction is not None
         transaction.write(*writes)

@@ -16,7 +16,6 @@ class TokenBucket:
         self._tokens, self._at = float(burst), now
 
     def take(self, now: float) -> bool:
-        """Take a token if there is one."""
         self._refill(now)
         if self._tokens < 1.0:
             return False
@@ -24,7 +23,6 @@ class TokenBucket:
         return True
 
     def ready_at(self, now: float) -> float:
-        """Return when the next token is there."""
         self._refill(now)
         return now if self._tokens >= 1.0 else now + (1.0 - self._tokens) / self.per_s
 

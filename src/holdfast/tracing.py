@@ -97,7 +97,6 @@ def traceparent() -> str:
 
 
 def mark_failed(span: Span, reason: str) -> None:
-    """Mark a span as failed."""
     span.set_status(Status(StatusCode.ERROR, reason))
 
 

@@ -46,7 +46,6 @@ RMS_CONTROLS: Final = (
 
 
 def describe_behaviour(stage: Stage) -> str:
-    """The behaviour of the RMS in words."""
     behaviour = stage.world.get(RmsSimulator).state.behaviour
     failing = f"{behaviour.failure_status} to {behaviour.failure_rate:.0%}" if behaviour.failure_rate else ""
     slow = f"after {behaviour.delay_s:.0f} s" if behaviour.delay_s else ""

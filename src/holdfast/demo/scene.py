@@ -52,7 +52,6 @@ class Stage(msgspec.Struct, frozen=True):
         return Outbox(self.store.tenant(tenant_id), local_dispatcher=self.runtime.dispatcher)
 
     def operations(self, service: str) -> Any:
-        """A service's operations."""
         return self.runtime.parts[service].operations
 
 

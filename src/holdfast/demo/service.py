@@ -69,8 +69,6 @@ class ControlResponse(msgspec.Struct, frozen=True):
 
 
 def demo_service(scene_runner: SceneRunner) -> Service:
-    """The service of one demo."""
-
     def build(context: Context) -> Parts:
         async def start() -> None:
             await _claim_store(context.store)
@@ -137,7 +135,6 @@ class SceneRunner:
         return SceneRow(name, scene.title, scene.about, look, controls)
 
     def _pages_of(self, name: str, scene: Scene) -> list[tuple[str, str]]:
-        """A service's pages in the navigation."""
         parts, address = self.stage.runtime.parts.get(name), name.replace("_", "-")
         pages = [page for page in parts.pages if page.nav] if parts else []
         query = "" if scene.tenant is None else f"?tenant={scene.tenant(self.stage)}"

@@ -31,7 +31,6 @@ class SimulatorSet:
         self._stack = contextlib.AsyncExitStack()
 
     def get(self, kind: type[S]) -> S:
-        """The simulator of this class."""
         return next(one for one in self.simulators.values() if isinstance(one, kind))
 
     async def __aenter__(self) -> Self:

@@ -58,8 +58,6 @@ def bearer_of(headers: Mapping[str, str]) -> str:
 
 
 class TokenAuthenticator:
-    """API tokens."""
-
     def __init__(self, tokens: ApiTokens) -> None:
         self._tokens = tokens
 

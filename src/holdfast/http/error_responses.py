@@ -46,7 +46,6 @@ class ErrorFormats:
 
     @property
     def responses(self) -> list[type[ErrorShape]]:
-        """The shapes of all formats."""
         return [PLATFORM_FORMAT.response, *(one.response for one in self._by_name.values())]
 
     def of(self, scope: Mapping[str, Any]) -> ErrorFormat:

@@ -93,7 +93,6 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def idempotent(self) -> bool:
-        """Whether it is idempotent."""
         return self.repeatable or self.method in _READING
 
 

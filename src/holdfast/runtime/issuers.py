@@ -52,7 +52,6 @@ class _TokenError(msgspec.Struct, frozen=True):
 
 
 def identities_of(config: Config, store: Store) -> Identities:
-    """The identities of the configured issuers, as callers."""
     oidc = Oidc(config.oidc, partial(key_fetcher, clock=store.clock), clock=store.clock)
     return Identities(store, oidc)
 
@@ -66,8 +65,6 @@ def sign_in_of(config: Config, store: Store, vault: Vault, *, oidc: Oidc) -> Oid
 
 
 def key_fetcher(issuer: Issuer, *, clock: Clock) -> Fetch:
-    """A function that fetches an issuer's keys."""
-
     async def fetch() -> Mapping[str, Any]:
         place = issuer.jwks_url or (await describe(issuer, clock=clock)).jwks_uri
         if not is_private(place):

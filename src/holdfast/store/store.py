@@ -38,7 +38,7 @@ from holdfast.store.port import (
     Engine,
     MigrationRequest,
     Subscription,
-)  # fmt: skip
+)
 from holdfast.store.query import Query, QueryPage
 from holdfast.store.transaction import Transaction
 

@@ -55,8 +55,6 @@ async def copy_store(
 
 
 class Copier:
-    """One run of a copy."""
-
     def __init__(
         self, source: Store, target: Store, classes: Sequence[type[Document]], *, report: Report | None
     ) -> None:

@@ -37,7 +37,6 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 def settings(config: Config) -> Iterator[CheckResult]:
-    """Every check of a setting."""
     yield keys(config)
     yield legacy_key(config.legacy_key)
     yield keys_file(config.home / KEYS_FILE)

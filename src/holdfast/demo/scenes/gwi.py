@@ -76,7 +76,6 @@ def _gwi(stage: Stage) -> Gwi:
 
 
 def tenant_id(stage: Stage) -> str:
-    """The organisation's tenant."""
     return tenant_id_of(_github(stage).state.account(ORGANISATION).id)
 
 
@@ -288,7 +287,7 @@ async def facts(stage: Stage) -> list[Fact]:
         *[("Latest run", f"{run.type} {run.status}") for run in latest],
         *[("Pull request by the App", f"#{one['number']} {one['title']}") for one in own[-1:]],
         *[("Latest comment", _plain(text)) for text in said],
-    ]  # fmt: skip
+    ]
 
 
 def _plain(text: str) -> str:

@@ -137,4 +137,4 @@ scene = Scene(
         (f"/console/dead-letters?tenant={TENANT}", "Dead letters"),
     ],
     live=["deliveries", "dead-letters", "endpoints"],
-)  # fmt: skip
+)

@@ -149,7 +149,6 @@ class Users:
         return await self._change(name, {"disabled_at": self._clock.now()}, transaction)
 
     async def enable(self, name: str, transaction: Transaction | None = None) -> User:
-        """Enable a disabled user."""
         return await self._change(name, {"disabled_at": None}, transaction)
 
     async def set_password(self, name: str, password: str) -> User:
@@ -161,7 +160,6 @@ class Users:
         return await self._change(name, {"password": stored}, transaction)
 
     async def end_sessions(self, name: str, transaction: Transaction | None = None) -> User:
-        """End all sessions of the user."""
         return await self._change(name, {}, transaction)
 
     async def _change(self, name: str, changes: dict[str, Any], transaction: Transaction | None) -> User:

@@ -111,7 +111,6 @@ def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> ChannelReportR
 def renewal_outcome(
     channel: ChannelFields, after: Watch | None, now: datetime
 ) -> Renewed | Skipped | NotRenewed:
-    """The outcome of one channel's renewal."""
     id, watched_id = channel.channel_id, channel.watched_id
     if after is None or not after.wanted:
         return Skipped(channel_id=id, watched_id=watched_id, reason="no longer wanted")

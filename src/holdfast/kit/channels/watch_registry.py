@@ -134,7 +134,6 @@ class WatchRegistry:
             yield stored.doc
 
     async def ids_of(self, watched_ids: Iterable[str]) -> dict[str, str]:
-        """The watch ids of watched ids."""
         requested = dict.fromkeys(watched_ids)
         candidates = [id for one in requested for id in watch_ids(self._name, self._tenant_id, one)]
         stored: dict[str, str] = {}
@@ -145,7 +144,6 @@ class WatchRegistry:
         return stored
 
     async def read(self, ids: Mapping[str, str]) -> dict[str, Watch]:
-        """The watches by watched id."""
         all_ids = list(ids.values())
         stored: dict[str, Watch] = {}
         for start in range(0, len(all_ids), PAGE):

@@ -93,5 +93,4 @@ def expiry_of(grant: Grant, now: datetime) -> datetime | None:
 
 
 def without_tokens(connection: ConnectionFields) -> ConnectionFields:
-    """The connection with its tokens deleted."""
     return replace(connection, access_token="", refresh_token="", former_refresh_token="", expires_at=None)

@@ -52,8 +52,6 @@ class SealedTokens:
 
 
 class Refresher:
-    """Refreshes the token of a connection."""
-
     def __init__(
         self,
         store: Store,

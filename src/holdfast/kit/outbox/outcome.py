@@ -18,7 +18,7 @@ from holdfast.kit.outbox.models import (
     Delivery,
     OutboxModels,
     chunk_id,
-)  # fmt: skip
+)
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 from holdfast.outside_text import clean_text

@@ -35,7 +35,7 @@ from holdfast.kit.processes.decision import (
     newer_collections,
     release_of,
     stale_columns,
-)  # fmt: skip
+)
 from holdfast.kit.processes.models import STATE_ID, Process, Release, SchemaState
 from holdfast.kit.processes.takeover import Takeover
 from holdfast.kit.worker_loop import process_id, worker_id

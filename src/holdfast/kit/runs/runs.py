@@ -42,7 +42,6 @@ class Runs:
 
     @property
     def collection(self) -> str:
-        """The collection of these runs."""
         return self._store.catalog.table(schema_of(self._models.run))
 
     def writes_start(

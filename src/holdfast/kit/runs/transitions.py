@@ -34,7 +34,6 @@ class Transition(msgspec.Struct, frozen=True):
     about: int | None = None
 
     def apply(self, run: RunFields) -> RunFields:
-        """The run after the transition."""
         new: RunFields = apply(schema_of(type(run)), run, self.run | {"steps": self._summaries(run)})
         return new
 

@@ -66,7 +66,6 @@ class GithubApp:
         return client
 
     async def get_app(self) -> AppDescription:
-        """Return the App itself."""
         return await self._rest.fetch(github_call("app.get", "GET", "app"), AppDescription)
 
     async def get_installation(self, installation_id: int) -> AppInstallation:

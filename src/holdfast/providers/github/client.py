@@ -227,7 +227,6 @@ class GithubClient:
                                 repeatable=True)  # fmt: skip
 
     async def get_blob(self, repo: str, sha: str) -> bytes:
-        """Return a blob's bytes."""
         return decode_content(await self._get("blobs.get", GitBlob, *_repo(repo), "git", "blobs", sha))
 
     async def create_blob(self, repo: str, *, content: bytes) -> str:

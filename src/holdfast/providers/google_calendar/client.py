@@ -57,7 +57,6 @@ class GoogleCalendar:
         )
 
     async def list_events(self, calendar_id: str, query: EventQuery = EventQuery()) -> Events:
-        """Return one page of a calendar's events."""
         path = path_of("calendars", calendar_id, "events")
         return await self._rest.fetch(Call("events.list", "GET", path, query_of(query)), Events)
 

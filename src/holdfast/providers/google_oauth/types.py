@@ -27,7 +27,6 @@ class ServiceAccountKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> ServiceAccountKey:
-        """Read a key file."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -36,7 +35,6 @@ class ServiceAccountKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, content: bytes | str) -> ServiceAccountKey:
-        """Parse a key file's content."""
         try:
             key = msgspec.json.decode(content, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -69,7 +69,6 @@ class GoogleSheets:
     async def values(
         self, spreadsheet_id: str, a1_range: str, *, query: ValueQuery = ValueQuery()
     ) -> ValueRange:
-        """Return the values of one range."""
         path = path_of("spreadsheets", spreadsheet_id, "values", a1_range)
         return await self._rest.fetch(Call("values.get", "GET", path, query_of(query)), ValueRange)
 

@@ -82,7 +82,6 @@ class TelegramBot:
         self._send_limit = send_limit
 
     async def get_me(self) -> TelegramUser:
-        """Return the bot's own user."""
         return await self._call("getMe", TelegramUser, repeatable=True)
 
     async def send_message(

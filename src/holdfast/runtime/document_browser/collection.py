@@ -192,7 +192,6 @@ class Collection:
 
 
 def required_id(ids: Mapping[str, str], name: str) -> str:
-    """The id of this name, which is required."""
     value = ids.get(name, "")
     if not value:
         raise InvalidError(f"give {name}", name)

@@ -50,7 +50,6 @@ class ChatCalendars:
         self._session, self._clock, self._url = session, clock, base_url
 
     async def accounts(self, chat_id: str) -> list[GoogleConnection]:
-        """The accounts that are connected to a chat, by address."""
         query = Query(GoogleConnection).where("revoked", "==", 0)
         found = [one.doc async for one in self._store.tenant(chat_id).scan(query)]
         return sorted(found, key=lambda one: one.google_email)

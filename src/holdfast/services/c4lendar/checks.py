@@ -16,7 +16,6 @@ SECRET_CHARACTERS_MIN: Final = 16
 
 
 async def check_settings(settings: C4lendarSettings) -> CheckResult:
-    """Check that the settings are whole."""
     given = [bool(settings.bot_token), bool(settings.owner_id), bool(settings.google_client)]
     if not any(given):
         return CheckResult(SETTINGS, True, "not in use: no bot_token under [service.c4lendar]")

@@ -119,7 +119,6 @@ class ChatOperations:
         return stored.doc
 
     async def chat(self, chat_id: str) -> BotChat | None:
-        """A chat that the bot knows."""
         stored = await self._store.tenant(chat_id).get(BotChat, chat_id)
         return None if stored is None else stored.doc
 
@@ -298,7 +297,6 @@ class ChatOperations:
             await store.commit(*(delete(EventMapping, row.id) for row in rows))
 
     async def accounts(self, chat_id: str, *, revoked: bool = False) -> list[GoogleConnection]:
-        """The accounts of a chat, by address."""
         query = Query(GoogleConnection).where("revoked", "==", int(revoked))
         found = [one.doc async for one in self._store.tenant(chat_id).scan(query)]
         return sorted(found, key=lambda one: one.google_email)

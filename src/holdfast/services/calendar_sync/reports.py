@@ -122,9 +122,7 @@ def channel_response(row: ChannelReportRow) -> ChannelResponse:
 
 
 def renewal_response(renewal: Renewal) -> RenewalResponse:
-    counts = {
-        "renewed": len(renewal.renewed), "skipped": len(renewal.skipped), "failed": len(renewal.failed)
-    }  # fmt: skip
+    counts = {"renewed": len(renewal.renewed), "skipped": len(renewal.skipped), "failed": len(renewal.failed)}
     return RenewalResponse(
         renewed=[
             RenewedResponse(

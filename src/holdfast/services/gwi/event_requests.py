@@ -86,7 +86,6 @@ class EventRequests:
             self.workflow.step(name=act.__name__[1:], retries=10, limit_s=STEP_S)(act)
 
     def writes_start(self, tenant_id: str, request: EventRequest) -> list[Write]:
-        """The writes that start the run of a request."""
         return Runs(self._store.tenant(tenant_id)).writes_start(self.workflow, input=request)[1]
 
     async def _act(self, step: Step) -> dict[str, Any]:
@@ -131,7 +130,7 @@ class EventRequests:
                 return f"refused: it takes the role developer, and @{request.login} has {role or 'none'}"
             return await self._start(
                 tenant_id, request, type, key=f"command {number}", user_id=user_id, text=command.text
-            )  # fmt: skip
+            )
         caller = Caller(user_id=user_id, roles={tenant_id: role} if role else {})
         by = Operator(tenant_id=tenant_id, actor=user_id, caller=caller, audits=self._audits)
         return await self._decide(by, command)

@@ -13,8 +13,6 @@ from holdfast.services.gwi.run_records import SYSTEM
 
 
 def jobs_of(gwi: Gwi, audits: AuditFactory) -> list[Job]:
-    """Return the jobs of the service."""
-
     async def wake(slot: Slot) -> Any:
         count = 0
         for tenant_id, item_ids in (await gwi.queue.due_snoozes()).items():

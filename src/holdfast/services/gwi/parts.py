@@ -28,7 +28,6 @@ from holdfast.services.gwi.webhook import PATH, SOURCE, GithubWebhook
 
 
 def build(context: Context) -> Parts:
-    """Build the service's parts."""
     app = app_of(context)
     execution = RunExecution(context, app)
     gwi = Gwi(context, execution)

@@ -62,7 +62,6 @@ class RunExecution:
 
 
 def app_of(context: Context) -> GithubApp | None:
-    """The GitHub App of the settings, if there is one."""
     settings: GwiSettings = context.settings
     if not settings.app_id or not settings.app_key:
         return None
@@ -73,7 +72,6 @@ def app_of(context: Context) -> GithubApp | None:
 
 
 def model_of(context: Context) -> LanguageModel | None:
-    """The language model of the settings, if there is one."""
     settings: GwiSettings = context.settings
     if not settings.model_url or not settings.model_name:
         return None

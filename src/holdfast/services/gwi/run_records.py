@@ -55,7 +55,7 @@ class RunRecords:
             "inputTokens": run.tokens.input - before.tokens.input,
             "outputTokens": run.tokens.output - before.tokens.output,
             "runs": int(run.status in ("completed", "failed")),
-        }  # fmt: skip
+        }
         metrics = {name: count for name, count in metrics.items() if count}
         if not metrics:
             return

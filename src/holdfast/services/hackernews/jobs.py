@@ -11,8 +11,6 @@ from holdfast.services.hackernews.operations import HackerNews
 
 
 def jobs_of(operations: HackerNews) -> list[Job]:
-    """Return the jobs of a service that fetches."""
-
     async def fetch(slot: Slot) -> Any:
         result = await operations.worker.run()
         return msgspec.to_builtins(result)

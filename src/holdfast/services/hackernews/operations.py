@@ -64,7 +64,6 @@ class StoriesPage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def json(self) -> Representation:
-        """The page as the API returns it."""
         response = StoriesResponse(self.timespan, self.cards, self.skip, self.next_skip, self.cached_at)
         return Representation(msgspec.json.encode(response), "application/json")
 

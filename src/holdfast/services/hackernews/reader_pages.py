@@ -54,8 +54,6 @@ def selection_of(ask: PageRequest, mutes: Mutes) -> StoriesQuery:
 
 
 def public_pages(operations: HackerNews) -> list[PublicPage]:
-    """The pages of the reader."""
-
     async def front(ask: PageRequest) -> dict[str, Any]:
         mutes = read_mutes(ask.preferences)
         selection, reader = selection_of(ask, mutes), reader_of(ask.caller)
@@ -104,8 +102,6 @@ def _time_of(card: StoryCard) -> Any:
 
 
 def public_forms(operations: HackerNews) -> list[PublicForm]:
-    """The forms of the reader."""
-
     async def hide(by: Operator, ask: PageRequest, visitor: CurrentVisitor) -> str:
         story_id = ask.number("id", -1, high=STORY_ID_MAX)
         await operations.hides.add(reader_of(by.caller), [story_id])

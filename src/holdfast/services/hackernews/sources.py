@@ -37,7 +37,6 @@ class HackerNewsSources:
             raise ConfigError("fetching is off; set [service.hackernews] enabled = true", "enabled")
 
     def api(self) -> HackerNewsApi:
-        """Return the client of the public API."""
         self.require_enabled()
         return HackerNewsApi(
             self._session, clock=self._clock, base_url=self._settings.api_url, call_s=self._settings.call_s

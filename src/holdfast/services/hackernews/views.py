@@ -16,8 +16,6 @@ LATE_S: Final = 3 * 3_600
 
 
 def pages_of(operations: HackerNews) -> list[Page]:
-    """Return the service's pages."""
-
     async def worker(ask: PageRequest) -> Mapping[str, Any]:
         rounds = await operations.rounds(limit=ROWS)
         return {

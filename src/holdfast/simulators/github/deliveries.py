@@ -160,5 +160,4 @@ class HookDeliveries:
 
 
 def encode_event(payload: dict[str, Any]) -> bytes:
-    """The body of an event."""
     return msgspec.json.encode(payload)

@@ -171,10 +171,10 @@ class GithubRoutes:
     def _pulls(self, repo: SimulatedRepository, request: web.Request, body: Json) -> list[Json]:
         state, head = request.query.get("state", "open"), request.query.get("head", "")
         found = [
-            one for one in repo.issues.values()
-            if one.is_pull and state in ("all", one.state)
-            and head in ("", f"{repo.owner.login}:{one.head}")
-        ]  # fmt: skip
+            one
+            for one in repo.issues.values()
+            if one.is_pull and state in ("all", one.state) and head in ("", f"{repo.owner.login}:{one.head}")
+        ]
         if request.query.get("direction", "desc") == "desc":
             found.reverse()
         return [self._show.pull(repo, one) for one in page_of(request, found)]

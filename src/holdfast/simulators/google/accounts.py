@@ -126,7 +126,6 @@ class Accounts:
             self._clients[email].revoked = False
 
     def end_tokens(self) -> None:
-        """Invalidate all tokens."""
         self._tokens.clear()
 
     def grant(self, form: Mapping[str, str], *, own_url: str) -> dict[str, object]:

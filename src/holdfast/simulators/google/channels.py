@@ -104,7 +104,6 @@ class PushChannels:
             await self._session.close()
 
     def clear(self) -> None:
-        """Drop every channel and its posts."""
         for task in self._tasks:
             task.cancel()
         self._all.clear()

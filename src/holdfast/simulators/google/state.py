@@ -60,7 +60,6 @@ class GoogleState:
         return f"{self.url}/token"
 
     def add_person(self, email: str, *, time_zone: str = "UTC") -> None:
-        """Add a person with a calendar."""
         self.accounts.people.add(email.lower())
         self.calendars.add(email.lower(), time_zone=time_zone)
 

@@ -115,7 +115,6 @@ class IdentityState:
         return {"access_token": access, "token_type": "Bearer", "expires_in": TOKEN_S, "id_token": token}
 
     def token(self, email: str, *, audience: str, **more: Any) -> str:
-        """An identity token of a person."""
         person, now = self.people[email], int(self.clock.now().timestamp() + self.skew_s)
         claims = {
             "iss": self.issuer, "sub": person.subject, "aud": audience, "iat": now, "exp": now + TOKEN_S,

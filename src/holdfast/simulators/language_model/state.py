@@ -42,5 +42,4 @@ class SetAnswer(Command[LanguageModelState], frozen=True):
 
     @property
     def text(self) -> str:
-        """The answer as text."""
         return self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()

@@ -80,7 +80,6 @@ class TelegramState:
     def add_message(
         self, chat: SimulatedChat, sender: dict[str, Any], text: str, **more: Any
     ) -> dict[str, Any]:
-        """Add a message to a chat."""
         message = {
             "message_id": chat.next_message_id(), "from": sender, "chat": chat.chat, "date": self.now_s(),
             "text": text, **more,

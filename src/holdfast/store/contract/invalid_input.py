@@ -107,7 +107,7 @@ TOO_LARGE: dict[str, Case] = {
     "indexed text too long to index": (TooLargeError, "text", _new(text="ż" * 1_500)),
     "indexed bytes too long to index": (TooLargeError, "blob", _new(blob=b"x" * 3_000)),
     "a list's member too long to index": (TooLargeError, "labels", _new(labels=["x" * 3_000])),
-}  # fmt: skip
+}
 
 BAD_IDS: dict[str, Case] = {
     repr(id)[:20]: (BadIdError, "id", _new(id=id))

@@ -100,7 +100,7 @@ ASKED: list[tuple[Query[Note], str]] = [
     (Query(Note).where("text", "!=", "ant").where("part", "not-in", [0, 5e-324]).order_by("text"), "bc"),
     (Query(Note).where("flag", "==", False).where("mixed", ">", 0).order_by("mixed", "-text"), "dih"),
     (Query(Note).where("flag", "==", False).order_by("-mixed", "text"), "fhidgb"),
-]  # fmt: skip
+]
 
 LEAVES = [
     ("t", "a", "x"),

@@ -14,7 +14,7 @@ from holdfast.store.sql.backfill import (
     delete_orphans,
     prepare_row,
     select_next,
-)  # fmt: skip
+)
 from holdfast.store.sql.tables import BODY, KEY, PARENT
 
 

@@ -15,7 +15,7 @@ from holdfast.store.sql.claims import (
     lane_column,
     tenant_condition,
     uses_lanes,
-)  # fmt: skip
+)
 from holdfast.store.sql.dialect import Bound, quote
 from holdfast.store.sql.tables import KEY, VERSION
 

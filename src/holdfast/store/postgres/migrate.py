@@ -24,7 +24,7 @@ from holdfast.store.postgres.pool import (
     RetryDeadline,
     close_connection,
     unavailable,
-)  # fmt: skip
+)
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable
 from holdfast.store.postgres.writer import VERSIONS_PER_BLOCK
 from holdfast.store.sql.migration import MigrationStep, create_statements, plan_table, select_steps

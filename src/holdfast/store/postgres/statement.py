@@ -200,7 +200,6 @@ _VERBS: Final = {
 
 
 def change_sql(change: TableChange) -> str:
-    """Return one change as a statement by itself."""
     return _VERBS[change.verb](change, [f"${n}::{kind}" for n, kind in enumerate(change.arrays, 1)])
 
 

@@ -30,7 +30,7 @@ from holdfast.store.sql.tables import (
     scope_columns,
     short_name,
     tables_for,
-)  # fmt: skip
+)
 
 Row = Sequence[Any]
 Convert = Callable[[Any], Any]

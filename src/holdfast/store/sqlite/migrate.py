@@ -21,7 +21,7 @@ from holdfast.store.sql.migration import (
     create_statements,
     plan_table,
     select_steps,
-)  # fmt: skip
+)
 from holdfast.store.sql.tables import BODY, KEY, PATCH, Table, create_index
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable

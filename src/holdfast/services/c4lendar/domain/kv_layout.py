@@ -117,7 +117,6 @@ def _kind_of(key: str) -> tuple[Any, str]:
 
 
 def key_of(value: KvConnection | KvMapping) -> str:
-    """The key of a value."""
     if isinstance(value, KvConnection):
         return f"{CONNECTION}{value.chat_id}:{value.google_sub}"
     return f"{EVENT}{value.chat_id}:{value.bot_event_uid}:{value.google_sub}"
@@ -151,5 +150,4 @@ def _pair(key: str, value: object) -> KvPair:
 
 
 def value_pair(value: KvConnection | KvMapping, *, expiration: int | None = None) -> KvPair:
-    """The pair of a value."""
     return KvPair(key=key_of(value), value=msgspec.json.encode(value).decode(), expiration=expiration)

@@ -158,7 +158,6 @@ def ignored_reason(event: GithubEvent) -> str | None:
 
 
 def source_of(event: GithubEvent) -> SignalSource:
-    """The source of an event's signal."""
     return SOURCES.get(event.name, "webhook")
 
 

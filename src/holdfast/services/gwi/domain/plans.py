@@ -24,10 +24,8 @@ PLANS: Final[Mapping[PlanName, PlanLimits]] = {
     "free": PlanLimits(runs_per_month=50, repos_max=3, members_max=3, concurrent_runs_max=1),
     "team": PlanLimits(runs_per_month=200, repos_max=10, members_max=8, concurrent_runs_max=3),
     "pro": PlanLimits(runs_per_month=500, repos_max=20, members_max=15, concurrent_runs_max=5),
-    "enterprise": PlanLimits(
-        runs_per_month=10_000, repos_max=200, members_max=100, concurrent_runs_max=20
-    ),
-}  # fmt: skip
+    "enterprise": PlanLimits(runs_per_month=10_000, repos_max=200, members_max=100, concurrent_runs_max=20),
+}
 
 
 def concurrent_runs_max(plan: PlanName, limits: PlanLimits) -> int:

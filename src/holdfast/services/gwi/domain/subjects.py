@@ -9,9 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-SignalSource = Literal[
-    "github_issue", "github_pr", "github_comment", "webhook", "scheduled", "manual", "api"
-]  # fmt: skip
+SignalSource = Literal["github_issue", "github_pr", "github_comment", "webhook", "scheduled", "manual", "api"]
 ResourceType = Literal["issue", "pr", "comment", "commit"]
 WorkType = Literal["issue_to_code", "pr_review", "pr_resolve", "docs_update", "test_gen", "custom"]
 

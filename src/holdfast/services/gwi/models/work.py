@@ -29,7 +29,7 @@ from holdfast.services.gwi.domain.votes import CandidateStatus, Vote
 SignalStatus = Literal["pending", "processed", "ignored", "failed"]
 WorkStatus = Literal[
     "queued", "in_progress", "awaiting_approval", "approved", "rejected", "completed", "dismissed"
-]  # fmt: skip
+]
 # An item in one of these absorbs further signals about its subject.
 LIVE: Final[tuple[WorkStatus, ...]] = ("queued", "in_progress", "awaiting_approval", "approved")
 

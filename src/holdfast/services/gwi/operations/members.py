@@ -166,9 +166,7 @@ class MemberOperations:
         tx.write(*await profile_write(tx, by.caller, now=now))
         return member
 
-    @operation(
-        "member.changed", area=AREA, verb="role", needs="owner", subject="user_id", audit=AUDIT
-    )  # fmt: skip
+    @operation("member.changed", area=AREA, verb="role", needs="owner", subject="user_id", audit=AUDIT)
     async def change(self, by: Operator, user_id: str, change: MemberChange) -> Member:
         """Change a member's role, suspend or restore them; a tenant keeps an active owner."""
         named = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
@@ -188,9 +186,7 @@ class MemberOperations:
         self._forget(user_id)
         return done
 
-    @operation(
-        "member.removed", area=AREA, verb="remove", needs="admin", subject="user_id", audit=AUDIT
-    )  # fmt: skip
+    @operation("member.removed", area=AREA, verb="remove", needs="admin", subject="user_id", audit=AUDIT)
     async def remove(self, by: Operator, user_id: str) -> Member:
         """Remove a member whose role is not above the caller's; a tenant keeps an active owner."""
 

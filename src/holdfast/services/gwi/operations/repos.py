@@ -37,7 +37,6 @@ class RepoChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     branch_patterns: Annotated[list[str], Meta(max_length=50)] | None = None
 
     def apply(self, settings: RepoSettings) -> RepoSettings:
-        """The settings with this change."""
         named = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         if named.pop("inherit_risk_mode"):
             named["risk_mode_override"] = None
@@ -135,9 +134,7 @@ class RepoOperations:
         fields = receipt_fields(by, f"Configure {repo_id}", "settings")
         return await by.commit(act, details=msgspec.to_builtins(change), fields=fields)
 
-    @operation(
-        "repo.disconnected", area=AREA, verb="connect", needs="admin", subject="repo_id", audit=AUDIT
-    )  # fmt: skip
+    @operation("repo.disconnected", area=AREA, verb="connect", needs="admin", subject="repo_id", audit=AUDIT)
     async def disconnect(self, by: Operator, repo_id: str) -> Repo:
         """Disable a repository; its history stays."""
 

@@ -146,9 +146,7 @@ class TenantOperations:
         )  # fmt: skip
         return made or await self.get(tenant_id)
 
-    @operation(
-        "tenant.settings_changed", area=AREA, verb="update", needs="admin", audit=AUDIT
-    )  # fmt: skip
+    @operation("tenant.settings_changed", area=AREA, verb="update", needs="admin", audit=AUDIT)
     async def change_settings(self, by: Operator, change: SettingsChange) -> Tenant:
         """Change the settings that are named."""
         named = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}

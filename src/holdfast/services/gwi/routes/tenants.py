@@ -32,8 +32,6 @@ class ReasonRequest(RequestBody, frozen=True):
 
 
 class PlanRequest(RequestBody, frozen=True):
-    """The plan to change to."""
-
     plan: PlanName
 
 

@@ -96,7 +96,6 @@ def _may_revoke(ask: PageRequest, candidate: Candidate) -> bool:
 
 
 def pages(gwi: Gwi) -> list[Page]:
-    """The pages of candidates."""
     views, live = CandidateViews(gwi), ("gwi",)
     return [
         Page(

@@ -104,7 +104,6 @@ class RunViews:
 
 
 def pages(gwi: Gwi) -> list[Page]:
-    """The pages of runs and usage."""
     views = RunViews(gwi)
     return [
         Page(path="/runs", title="Runs", template="runs.html", data=views.runs, live=LIVE),

@@ -61,7 +61,6 @@ class TenantViews:
 
 
 def pages(gwi: Gwi) -> list[Page]:
-    """The pages about the tenant."""
     views = TenantViews(gwi)
     return [
         Page(

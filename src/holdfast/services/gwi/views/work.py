@@ -75,7 +75,6 @@ class WorkViews:
 
 
 def pages(gwi: Gwi) -> list[Page]:
-    """The pages of signals and items."""
     views, live = WorkViews(gwi), ("gwi",)
     return [
         Page(path="", title="Queue", template="queue.html", data=views.queue, live=live),

@@ -12,7 +12,6 @@ from holdfast.store import Transaction
 
 
 def rms_outbox(make_dispatcher: DispatcherFactory) -> OutboxPart:
-    """Build the outbox and its dispatcher."""
     return OutboxPart(
         name="renewals",
         models=OUTBOX_MODELS,

@@ -57,8 +57,6 @@ def trigger_workflow(store: Store, *, batch: int = BATCH) -> Workflow:
 
 
 class TriggerRun:
-    """One trigger job at work."""
-
     def __init__(self, store: Store, step: Step, *, batch: int = BATCH) -> None:
         assert isinstance(step.run, TriggerJob)
         self._store, self._job, self._batch = store, step.run, batch

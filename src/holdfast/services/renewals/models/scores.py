@@ -119,7 +119,6 @@ class PropertyRules(Document, rename="camel"):
         return Rules(self.weights, self.thresholds, self.tolerance_cents)
 
     def request(self) -> RulesRequest:
-        """The request that would give a property these rules."""
         return RulesRequest(
             weights=self.weights, thresholds=self.thresholds, tolerance_cents=self.tolerance_cents,
             send=self.send,

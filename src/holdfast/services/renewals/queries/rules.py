@@ -14,7 +14,6 @@ async def rules_of(store: Store, property_id: str) -> PropertyRules:
 
 
 def build_rules(store: Store, property_id: str, request: RulesRequest) -> PropertyRules:
-    """The document that gives a property these rules."""
     return PropertyRules(
         property_id=property_id, tenant_id=store.tenant_id or "-", weights=request.weights,
         thresholds=request.thresholds, tolerance_cents=request.tolerance_cents, send=request.send,
