@@ -41,8 +41,7 @@ def _show_version(asked: bool) -> None:
 def _options(
     ctx: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     # What commands work with takes longest to load, and only a command that runs comes here.

@@ -93,9 +93,7 @@ def operate_service(
     Example: `ctx.obj.operate_service("greetings", lambda operations, by: operations.greet(by, name))`
     """
     return operate(
-        tenant_id,
-        lambda runtime, by: act(runtime.parts[service].operations, by),
-        services=_only(service),
+        tenant_id, lambda runtime, by: act(runtime.parts[service].operations, by), services=_only(service)
     )
 
 

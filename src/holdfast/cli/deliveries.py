@@ -56,10 +56,7 @@ def _instant(text: str) -> datetime:
 def list_command(
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            callback=_known,
-            help="May be repeated. Default: what has not arrived.",
-        ),
+        typer.Option(callback=_known, help="May be repeated. Default: what has not arrived."),
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
     since: Annotated[

@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.context import (
-    PLATFORM,
-    AsJson,
-    Cursor,
-    Limit,
-    Tenant,
-    Tenants,
-    operate,
-    print_result,
-)
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, Tenants, operate, print_result
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit import ALL_TENANTS
 from holdfast.operations import dead_letters

@@ -7,15 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.context import (
-    AsJson,
-    Cursor,
-    Limit,
-    Tenants,
-    print_result,
-    print_table,
-    with_runtime,
-)
+from holdfast.cli.context import AsJson, Cursor, Limit, Tenants, print_result, print_table, with_runtime
 from holdfast.errors import InvalidError
 from holdfast.kit import ALL_TENANTS
 from holdfast.model.access import SERVICE

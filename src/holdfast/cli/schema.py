@@ -61,8 +61,7 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs."
 @commands.command("export")
 def export_command(
     format: Annotated[
-        str,
-        typer.Option(metavar="FORMAT", callback=_known_format, help=f"One of: {', '.join(ALL_FORMATS)}."),
+        str, typer.Option(metavar="FORMAT", callback=_known_format, help=f"One of: {', '.join(ALL_FORMATS)}.")
     ],
     models: _Models = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead of printing.")] = None,

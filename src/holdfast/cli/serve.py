@@ -16,8 +16,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Serve this service alone; repeat for more.")] = None,
     work: Annotated[
-        bool,
-        typer.Option("--work/--no-work", help="Run the workers here, or leave them to others."),
+        bool, typer.Option("--work/--no-work", help="Run the workers here, or leave them to others.")
     ] = True,
 ) -> None:
     """Serve HTTP, and work on what is due, until Ctrl-C or SIGTERM.

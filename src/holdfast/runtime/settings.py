@@ -61,8 +61,7 @@ def keys_in(path: Path) -> str:
     if not text:
         # Never regenerated: what the lost keys sealed would look as if these keys had sealed it.
         raise ConfigError(
-            f"{path} holds no keys: restore it from a backup, or delete it if nothing was stored yet",
-            "keys",
+            f"{path} holds no keys: restore it from a backup, or delete it if nothing was stored yet", "keys"
         )
     return text
 

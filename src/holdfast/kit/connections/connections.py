@@ -9,17 +9,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import (
-    NotFoundError,
-    ReauthRequiredError,
-    RetryLaterError,
-)
-from holdfast.kit.connections.decision import (
-    LAST_S,
-    decide,
-    is_valid_for,
-    without_tokens,
-)
+from holdfast.errors import NotFoundError, ReauthRequiredError, RetryLaterError
+from holdfast.kit.connections.decision import LAST_S, decide, is_valid_for, without_tokens
 from holdfast.kit.connections.models import CONNECTION_MODELS, ConnectionFields, ConnectionModels
 from holdfast.kit.connections.port import OAuthProvider
 from holdfast.kit.connections.purpose import ConsentPurpose

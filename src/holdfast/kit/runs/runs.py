@@ -212,11 +212,7 @@ class Runs:
         return self._checkpoints.writes_revive(last)
 
     async def wake(
-        self,
-        run_id: str,
-        transaction: Transaction | None = None,
-        *,
-        fields: Mapping[str, Any] | None = None,
+        self, run_id: str, transaction: Transaction | None = None, *, fields: Mapping[str, Any] | None = None
     ) -> bool:
         """Make a waiting run due, in the caller's transaction, in the commit of what it waited for.
 

@@ -154,8 +154,7 @@ def _check(key_id: str, key: bytes) -> None:
     if len(key) < KEY_BYTES_MIN:
         size = plural(len(key), "byte")
         raise ConfigError(
-            f"{SETTING}: the key {key_id!r} is short: {size} instead of {KEY_BYTES_MIN}; {_HOW_TO}",
-            SETTING,
+            f"{SETTING}: the key {key_id!r} is short: {size} instead of {KEY_BYTES_MIN}; {_HOW_TO}", SETTING
         )
     if len(set(key)) < 8:
         raise ConfigError(f"{SETTING}: the key {key_id!r} is not random; {_HOW_TO}", SETTING)

@@ -6,13 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import (
-    ForbiddenError,
-    FullSyncRequiredError,
-    GoneError,
-    HoldfastError,
-    RetryLaterError,
-)
+from holdfast.errors import ForbiddenError, FullSyncRequiredError, GoneError, HoldfastError, RetryLaterError
 from holdfast.providers.google_calendar.types import CalendarErrorBody, CalendarErrorReason
 from holdfast.providers.rest import RestResponse, fault_by_status
 

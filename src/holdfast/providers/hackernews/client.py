@@ -42,12 +42,7 @@ class HackerNewsApi:
     """
 
     def __init__(
-        self,
-        session: HttpSession,
-        *,
-        clock: Clock,
-        base_url: str = API_URL,
-        call_s: float = CALL_S,
+        self, session: HttpSession, *, clock: Clock, base_url: str = API_URL, call_s: float = CALL_S
     ) -> None:
         limits = CallLimits(call_s=call_s, attempts_max=2, wait_s=0.2, wait_s_max=2.0)
         self._rest = RestClient(session, base_url, fault_of=fault_of, clock=clock, limits=limits)
@@ -82,12 +77,7 @@ class HackerNewsSite:
     """
 
     def __init__(
-        self,
-        session: HttpSession,
-        *,
-        clock: Clock,
-        base_url: str = SITE_URL,
-        call_s: float = CALL_S,
+        self, session: HttpSession, *, clock: Clock, base_url: str = SITE_URL, call_s: float = CALL_S
     ) -> None:
         # Each attempt counts at the site, so there is one.
         limits = CallLimits(call_s=call_s, attempts_max=1, response_bytes_max=1024 * 1024)

@@ -19,11 +19,7 @@ from holdfast.model.access import ROLES
 from holdfast.operation import Operator
 from holdfast.service import Context
 from holdfast.services.gwi.domain.comment_commands import RUN_TYPES, CommentCommand, parse_commands
-from holdfast.services.gwi.domain.github_events import (
-    AutomaticSettings,
-    GithubEvent,
-    automatic_runs,
-)
+from holdfast.services.gwi.domain.github_events import AutomaticSettings, GithubEvent, automatic_runs
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import RunTrigger, RunType
 from holdfast.services.gwi.models.tenants import Member, Repo, Tenant, UserProfile

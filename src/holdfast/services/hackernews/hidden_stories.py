@@ -16,13 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import BadIdError, InvalidError
-from holdfast.services.hackernews.models import (
-    STORY_ID_MAX,
-    USER_PATTERN,
-    HiddenStory,
-    Reader,
-    ReaderState,
-)
+from holdfast.services.hackernews.models import STORY_ID_MAX, USER_PATTERN, HiddenStory, Reader, ReaderState
 from holdfast.store import Query, Store, Transaction, delete, put
 
 READERS_MAX: Final = 500

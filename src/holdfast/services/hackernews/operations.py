@@ -15,13 +15,7 @@ import msgspec
 
 from holdfast.clock import from_us
 from holdfast.conditional import Representation
-from holdfast.errors import (
-    ConfigError,
-    ForbiddenError,
-    OutcomeUnknownError,
-    RetryLaterError,
-    UnverifiedError,
-)
+from holdfast.errors import ConfigError, ForbiddenError, OutcomeUnknownError, RetryLaterError, UnverifiedError
 from holdfast.kit.access import VisitorCaller
 from holdfast.kit.rate_limit import WindowQuota
 from holdfast.model import Caller

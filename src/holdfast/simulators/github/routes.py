@@ -13,11 +13,7 @@ from holdfast.simulators.github.events import GithubEvents
 from holdfast.simulators.github.git_resources import GitResources, Json
 from holdfast.simulators.github.git_routes import GitRoutes, RepoHandler
 from holdfast.simulators.github.refusals import ApiRefusal, invalid
-from holdfast.simulators.github.repository import (
-    SimulatedIssue,
-    SimulatedRepository,
-    SimulatedReview,
-)
+from holdfast.simulators.github.repository import SimulatedIssue, SimulatedRepository, SimulatedReview
 from holdfast.simulators.github.request_fields import PAGE_MAX, int_of, page_of, text_of
 from holdfast.simulators.github.resources import Resources
 from holdfast.simulators.github.state import GithubState, SimulatedInstallation

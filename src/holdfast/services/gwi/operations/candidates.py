@@ -89,12 +89,7 @@ class Candidates:
 
     @operation("candidate.created", area=AREA, verb="propose", needs="developer", audit=AUDIT)
     async def create(
-        self,
-        by: Operator,
-        item_id: str,
-        *,
-        plan: ChangePlan | None = None,
-        patch: PatchRequest | None = None,
+        self, by: Operator, item_id: str, *, plan: ChangePlan | None = None, patch: PatchRequest | None = None
     ) -> Candidate:
         """Propose a change for an item: ready to be voted on with a patch, else a draft."""
         prepared = await self._prepare(by.tenant_id, item_id, patch)

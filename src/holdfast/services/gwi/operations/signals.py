@@ -227,10 +227,7 @@ class Signals:
         return await self._settle(by, signal_id, fail)
 
     async def _settle(
-        self,
-        by: Operator,
-        signal_id: str,
-        act: Callable[[Transaction, WorkSignal], Awaitable[SignalResult]],
+        self, by: Operator, signal_id: str, act: Callable[[Transaction, WorkSignal], Awaitable[SignalResult]]
     ) -> SignalResult | None:
         """Act on a signal while it is pending, in one commit with the audit event."""
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.services.gwi.routes import (
-    automation,
-    candidates,
-    members,
-    repos,
-    runs,
-    tenants,
-    usage,
-    work,
-)
+from holdfast.services.gwi.routes import automation, candidates, members, repos, runs, tenants, usage, work
 
 ROUTES: Final[tuple[Any, ...]] = (
     *tenants.ROUTES, *members.ROUTES, *repos.ROUTES, *work.ROUTES, *candidates.ROUTES, *runs.ROUTES,

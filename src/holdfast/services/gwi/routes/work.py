@@ -31,13 +31,7 @@ from holdfast.services.gwi.operations.queue import (
     WorkQueue,
 )
 from holdfast.services.gwi.operations.signals import BATCH, ProcessReport, Signals
-from holdfast.services.gwi.routes.dependencies import (
-    REPEATABLE,
-    TENANT,
-    Operations,
-    action_route,
-    read_route,
-)
+from holdfast.services.gwi.routes.dependencies import REPEATABLE, TENANT, Operations, action_route, read_route
 
 WORK_PATH: Final = "/v1/tenants/{tenant:str}"
 _SIGNALS: Final = f"{WORK_PATH}/signals"

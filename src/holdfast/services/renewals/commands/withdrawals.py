@@ -27,9 +27,7 @@ def withdraw_command(
       holdfast renewals withdraw property-0001 run-m5v2kx8a-a7b3c9d2 --reason "wrong day"
     """
     done = operate(
-        ctx,
-        lambda renewals, by: renewals.withdraw(by, property_id, run_id, reason=reason),
-        tenant=tenant,
+        ctx, lambda renewals, by: renewals.withdraw(by, property_id, run_id, reason=reason), tenant=tenant
     )
     row = {
         "jobId": done.job.id, "withdrawnAt": done.job.withdrawn_at, "reason": done.job.error,

@@ -30,10 +30,7 @@ def merge_rules(rules: RulesRequest, changes: Mapping[str, Any]) -> RulesRequest
 
     Example: `merge_rules(RulesRequest(), {"high": 60, "send": "high"})`
     """
-    nested = {
-        "weights": _merge(rules.weights, changes),
-        "thresholds": _merge(rules.thresholds, changes),
-    }
+    nested = {"weights": _merge(rules.weights, changes), "thresholds": _merge(rules.thresholds, changes)}
     return _merge(rules, {**nested, **changes})
 
 

@@ -28,14 +28,7 @@ from holdfast.services.renewals.ingest.property_names import Found, Line, exchan
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.rows import key_of, read_row
 from holdfast.services.renewals.ingest.sources import CsvTable, TableRow
-from holdfast.services.renewals.models import (
-    TABLES,
-    LeaseRow,
-    Property,
-    Resident,
-    Unit,
-    UnitPricing,
-)
+from holdfast.services.renewals.models import TABLES, LeaseRow, Property, Resident, Unit, UnitPricing
 from holdfast.store import Snapshot, Store, Write
 
 T = TypeVar("T")

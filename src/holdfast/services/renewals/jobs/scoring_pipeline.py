@@ -19,14 +19,7 @@ from holdfast.service import SubprocessTask, SubprocessWorker, WorkerLostError
 from holdfast.services.renewals.domain.dates import zone_named
 from holdfast.services.renewals.domain.scoring import Rules, Tier, assess
 from holdfast.services.renewals.jobs.resident_facts import PAGE, Known, Moment, Reading
-from holdfast.services.renewals.models import (
-    LeaseRow,
-    LedgerRow,
-    OfferRow,
-    Resident,
-    RiskScore,
-    UnitPricing,
-)
+from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, RiskScore, UnitPricing
 from holdfast.store import Store, encoded
 
 T = TypeVar("T")

@@ -29,12 +29,7 @@ class History:
         self._store = store
 
     async def page(
-        self,
-        resident_id: str,
-        *,
-        before: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, resident_id: str, *, before: datetime | None = None, limit: int = 50, cursor: str | None = None
     ) -> QueryPage[RiskScore]:
         """A resident's scores of finished runs, the newest first; with `before`, those from before then."""
         query = Query(RiskScore).where("resident_id", "==", resident_id)

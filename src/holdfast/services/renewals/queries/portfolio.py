@@ -18,13 +18,7 @@ from holdfast.services.renewals.domain.scoring import (
     rescore,
     tier_of,
 )
-from holdfast.services.renewals.models import (
-    Property,
-    PropertyState,
-    Resident,
-    RiskScore,
-    Summary,
-)
+from holdfast.services.renewals.models import Property, PropertyState, Resident, RiskScore, Summary
 from holdfast.services.renewals.queries.finished_runs import FinishedRuns, count_of
 from holdfast.services.renewals.queries.history import History
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, ending

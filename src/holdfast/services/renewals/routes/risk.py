@@ -243,10 +243,7 @@ async def history(
 
 @read_route("/portfolio")
 async def portfolio(
-    operations: Operations,
-    tenant_id: TenantId,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    operations: Operations, tenant_id: TenantId, limit: Limit = 100, cursor: Cursor = None
 ) -> PortfolioPage:
     """Every property with what its latest run came to, by name.
 
@@ -257,10 +254,7 @@ async def portfolio(
 
 @call_route("/properties/{property_id:str}/what-if", "viewer", area=AREA, action="read")
 async def what_if(
-    operations: Operations,
-    tenant_id: TenantId,
-    property_id: FromPath[str],
-    data: JSONBody[WhatIfRequest],
+    operations: Operations, tenant_id: TenantId, property_id: FromPath[str], data: JSONBody[WhatIfRequest]
 ) -> WhatIf:
     """The latest run's residents by other weights or thresholds; nothing is stored.
 

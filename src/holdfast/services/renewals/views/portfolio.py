@@ -35,9 +35,7 @@ def pages(renewals: Renewals) -> list[Page]:
         source, dead = await renewals.source_state(ask.tenant_id), await deliveries.count_dead()
         return {"rows": rows, "after": after, "complete": complete, "dead": dead, "source": source}
 
-    return [
-        Page(path="", title="Portfolio", template="portfolio.html", data=listed, live=("renewals",)),
-    ]
+    return [Page(path="", title="Portfolio", template="portfolio.html", data=listed, live=("renewals",))]
 
 
 async def _rows(store: Store, summaries: list[PropertySummary]) -> list[PropertyRow]:
