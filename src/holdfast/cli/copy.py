@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast import store_copy
 from holdfast.app import open_store
@@ -21,6 +18,7 @@ from holdfast.errors import ConfigError
 from holdfast.logs import log_to_stderr
 from holdfast.model import Document
 from holdfast.plural import plural
+from holdfast.progress_bar import progress_bar
 from holdfast.store import Store
 from holdfast.store_copy import Copy, CopyResult, WalkResult
 from holdfast.store_copy.walk import Report
@@ -166,13 +164,8 @@ class _Job:
 
 
 @contextmanager
-def _progress() -> Iterator[Report | None]:
-    """A bar on the terminal of a person; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+def _progress() -> Iterator[Report]:
+    with progress_bar() as bar:
         task = bar.add_task("", total=None)
 
         def report(now: store_copy.Progress) -> None:

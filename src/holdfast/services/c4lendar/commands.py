@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +9,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from holdfast.operation import Operator
 from holdfast.plural import plural
+from holdfast.progress_bar import progress_bar
 from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.kv_store import KvReport
 from holdfast.services.c4lendar.models import BotChat, ChatStatus, GoogleConnection
@@ -230,11 +228,9 @@ def import_kv(
         raise typer.BadParameter(f"{dump} is no KV dump, a JSON list of key and value: {fault}") from None
 
     async def act(operations: ChatOperations, by: Operator) -> KvReport:
-        with Progress(console=Console(stderr=True), disable=as_json or not sys.stderr.isatty()) as progress:
-            task = progress.add_task("Importing", total=len(rows))
-            return await operations.import_kv(
-                by, rows, tell=lambda done, _: progress.update(task, completed=done)
-            )
+        with progress_bar() as bar:
+            task = bar.add_task("Importing", total=len(rows))
+            return await operations.import_kv(by, rows, tell=lambda done, _: bar.update(task, completed=done))
 
     report = ctx.obj.operate_service(NAME, act)
     lines = [

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.clock import from_us
 from holdfast.plural import plural
+from holdfast.progress_bar import progress_bar
 from holdfast.services.hackernews.backfill import BackfillProgress, Report
 from holdfast.services.hackernews.domain.selection import StoriesQuery, domain_of
 from holdfast.services.hackernews.domain.spans import PAGE_MAX
@@ -186,7 +184,7 @@ def backfill(
       holdfast hackernews backfill --from 8000000 --to 8010000
     """
 
-    with _progress_bar() as report:
+    with _progress() as report:
 
         async def run(operations: HackerNews, by: Any) -> BackfillProgress:
             last = last_id or await operations.newest_id()
@@ -203,13 +201,8 @@ def backfill(
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Report | None]:
-    """A bar on a person's terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+def _progress() -> Iterator[Report]:
+    with progress_bar() as bar:
         task = bar.add_task("", total=None)
 
         def report(now: BackfillProgress) -> None:

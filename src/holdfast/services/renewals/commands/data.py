@@ -13,6 +13,7 @@ import typer
 from holdfast.errors import InvalidError
 from holdfast.operation import Operator
 from holdfast.plural import plural
+from holdfast.progress_bar import progress_bar
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
@@ -20,7 +21,6 @@ from holdfast.services.renewals.commands.options import (
     Tenant,
     day,
     operate,
-    progress,
     terminal,
     with_renewals,
     working,
@@ -79,7 +79,7 @@ def import_command(
         source = given or _configured_source(renewals)
         if given is None:
             by = msgspec.structs.replace(by, tenant_id=renewals.refresh.tenant_id)
-        with progress() as bar:
+        with progress_bar() as bar:
             tasks = {"": bar.add_task(f"reading {source.name}", total=None)}
 
             def show(report: TableReport) -> None:
@@ -200,7 +200,7 @@ def sample_command(
             per_property=per_property, seed=seed,
         )  # fmt: skip
         done = 0
-        with progress() as bar:
+        with progress_bar() as bar:
             task = bar.add_task("residents", total=residents)
             async for done in keep(renewals.store(tenant), plan):
                 bar.update(task, completed=done)
@@ -257,7 +257,7 @@ def calculate_command(
 async def _finish(renewals: Renewals, job: CalculationJob) -> CalculationJob:
     """Work on the job here until it has ended."""
     jobs = renewals.jobs(job.tenant_id)
-    with progress() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("scored", total=None)
         async with working(renewals, renewals.workflow, models=JOBS):
             while job.completed_at is None:

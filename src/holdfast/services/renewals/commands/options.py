@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.runs import RunModels, Runner, Workflow
@@ -81,15 +78,6 @@ def among(words: Sequence[str]) -> Callable[[list[str] | None], list[str] | None
         return given
 
     return check
-
-
-@contextlib.contextmanager
-def progress() -> Iterator[Progress]:
-    """A bar on a terminal; nothing where output is for programs."""
-    shown = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=shown, disable=not sys.stderr.isatty(), transient=True) as bar:
-        yield bar
 
 
 @contextlib.asynccontextmanager

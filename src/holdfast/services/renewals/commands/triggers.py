@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import typer
 
 from holdfast.operation import Operator
+from holdfast.progress_bar import progress_bar
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
     PropertyId,
     Tenant,
     operate,
-    progress,
     terminal,
     working,
 )
@@ -77,7 +77,7 @@ def trigger_command(
 async def _finish(renewals: Renewals, job: TriggerJob) -> TriggerJob:
     """Work on the job here until it has ended."""
     jobs = renewals.trigger_jobs(job.tenant_id)
-    with progress() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("sent", total=job.residents)
         async with working(renewals, renewals.trigger_workflow, models=TRIGGER_JOBS):
             while job.completed_at is None:

@@ -1,0 +1,19 @@
+"""A progress bar for commands that take long."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Show a bar on a person's terminal; nothing where the output is for programs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    shown, off = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(*columns, console=shown, disable=off, transient=True) as bar:
+        yield bar
