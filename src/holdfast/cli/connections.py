@@ -16,13 +16,13 @@ from holdfast.cli.context import (
     Tenant,
     Tenants,
     as_dict,
-    one_of,
     operate,
     print_facts,
     print_result,
     print_table,
     services_of,
     with_runtime,
+    word_option,
 )
 from holdfast.errors import HoldfastError
 from holdfast.kit import ALL_TENANTS
@@ -46,9 +46,7 @@ _Id = Annotated[str, typer.Argument(metavar="ID", help="As `connections list` sh
 
 @commands.command("list")
 def list_command(
-    status: Annotated[
-        str | None, typer.Option(metavar="STATUS", callback=one_of(Status), help="Only of this status.")
-    ] = None,
+    status: Annotated[str | None, word_option(Status, "Only of this status.", metavar="STATUS")] = None,
     collection: _Collection = KIT_CONNECTIONS,
     tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,

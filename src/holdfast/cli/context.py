@@ -125,18 +125,20 @@ def os_actor() -> str:
         return f"cli:{os.getuid()}"
 
 
-def one_of(literal: Any) -> Callable[[str | None], str | None]:
-    """A callback that takes only the words of a Literal.
+def word_option(words: Any, help: str = "", **more: Any) -> Any:
+    """An option that takes only the words of a Literal or a sequence; its help lists them unless given.
 
-    Example: `typer.Option(callback=one_of(RunStatus))`
+    Example: `status: Annotated[str | None, word_option(RunStatus, metavar="STATUS")] = None`
     """
+    known = get_args(words) or words
+    listed = ", ".join(known)
 
     def check(word: str | None) -> str | None:
-        if word is not None and word not in get_args(literal):
-            raise typer.BadParameter(f"{word!r} is none of {', '.join(get_args(literal))}")
+        if word is not None and word not in known:
+            raise typer.BadParameter(f"{word!r} is none of {listed}")
         return word
 
-    return check
+    return typer.Option(callback=check, help=help or f"One of {listed}.", **more)
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -158,9 +160,9 @@ def escape_control(text: str) -> str:
     return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def print_facts(row: Any, *, leave_out: Sequence[str] = ()) -> None:
-    """One row for people: a line for each field."""
-    facts = {name: value for name, value in as_dict(row).items() if name not in leave_out}
+def print_facts(row: Any, *, leave_out: Sequence[str] = (), **more: str) -> None:
+    """One row for people: a line for each field, and for each of those told besides."""
+    facts = {name: value for name, value in as_dict(row).items() if name not in leave_out} | more
     typer.echo(escape_control("\n".join(f"{name}: {_text(value)}" for name, value in facts.items())))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
@@ -13,11 +13,12 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     Tenants,
-    as_dict,
     operate,
+    print_facts,
     print_result,
     print_table,
     with_runtime,
+    word_option,
 )
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit import ALL_TENANTS
@@ -43,20 +44,9 @@ _EventTypes = Annotated[
 _Rate = Annotated[float | None, typer.Option("--rate", metavar="NUMBER", help="At most so many a second.")]
 
 
-def _known(status: str | None) -> str | None:
-    if status is not None and status not in get_args(EndpointStatus):
-        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(EndpointStatus))}")
-    return status
-
-
 @commands.command("list")
 def list_command(
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STATUS", callback=_known, help=f"One of {', '.join(get_args(EndpointStatus))}."
-        ),
-    ] = None,
+    status: Annotated[str | None, word_option(EndpointStatus, metavar="STATUS")] = None,
     outbox: OutboxName = KIT_PART,
     tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
@@ -96,13 +86,8 @@ def show_command(
     if as_json:
         print_result(shown, "", as_json=True)
         return
-    facts = {name: value for name, value in as_dict(shown).items() if name not in ("notices", "secret")}
-    facts["circuit"] = shown.circuit.summary if shown.circuit else "closed"
-    print_result(
-        shown,
-        "\n".join(f"{name}: {'-' if value in (None, '', []) else value}" for name, value in facts.items()),
-        as_json=False,
-    )
+    circuit = shown.circuit.summary if shown.circuit else "closed"
+    print_facts(shown, leave_out=("notices", "secret"), circuit=circuit)
     print_table(shown.notices, ("at", "kind", "by", "reason"), as_json=False, none="no notices")
 
 

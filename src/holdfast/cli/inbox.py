@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
@@ -13,11 +13,11 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     Tenants,
-    one_of,
     operate,
     print_result,
     print_table,
     with_runtime,
+    word_option,
 )
 from holdfast.kit import ALL_TENANTS
 from holdfast.kit.inbox.models import Status
@@ -28,9 +28,7 @@ commands = typer.Typer(no_args_is_help=True)
 
 @commands.command("list")
 def list_command(
-    status: Annotated[
-        str, typer.Option(callback=one_of(Status), help=f"One of {', '.join(get_args(Status))}.")
-    ] = "parked",
+    status: Annotated[str, word_option(Status)] = "parked",
     tenant: Tenants = ALL_TENANTS,
     limit: Limit = 50,
     cursor: Cursor = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
@@ -13,12 +13,12 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     Tenants,
-    one_of,
     operate,
     print_facts,
     print_result,
     print_table,
     with_runtime,
+    word_option,
 )
 from holdfast.kit import ALL_TENANTS
 from holdfast.kit.runs.models import RunStatus
@@ -41,12 +41,7 @@ def _short(reason: str) -> str:
 
 @commands.command("list")
 def list_command(
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STATUS", callback=one_of(RunStatus), help=f"One of {', '.join(get_args(RunStatus))}."
-        ),
-    ] = None,
+    status: Annotated[str | None, word_option(RunStatus, metavar="STATUS")] = None,
     type: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this workflow.")] = None,
     collection: _Collection = KIT_RUNS,
     tenant: Tenants = ALL_TENANTS,

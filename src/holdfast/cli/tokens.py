@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, cast, get_args
+from typing import Annotated, Final, cast
 
 import msgspec
 import typer
@@ -14,11 +14,11 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    one_of,
     operate,
     print_result,
     print_table,
     with_runtime,
+    word_option,
 )
 from holdfast.kit.access import TokenRole
 from holdfast.operation import Operator
@@ -41,9 +41,7 @@ def _seconds(text: str | None) -> float | None:
 @commands.command("create")
 def create_command(
     name: Annotated[str, typer.Argument(help="What it is for; shown in lists.")],
-    role: Annotated[
-        str, typer.Option(callback=one_of(TokenRole), help=f"One of {', '.join(get_args(TokenRole))}.")
-    ],
+    role: Annotated[str, word_option(TokenRole)],
     tenant: Tenant = PLATFORM,
     scope: Annotated[
         list[str] | None, typer.Option(help="The most it may do, as in deliveries:read; may be repeated.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
@@ -13,11 +13,11 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    one_of,
     operate,
     print_result,
     print_table,
     with_runtime,
+    word_option,
 )
 from holdfast.config import load_config
 from holdfast.errors import InvalidError
@@ -38,9 +38,7 @@ def _address() -> str:
 @commands.command("add")
 def add_command(
     name: _Name,
-    role: Annotated[
-        str, typer.Option(callback=one_of(UserRole), help=f"One of {', '.join(get_args(UserRole))}.")
-    ],
+    role: Annotated[str, word_option(UserRole)],
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:
