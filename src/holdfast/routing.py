@@ -43,7 +43,6 @@ PAGE_MAX: Final = 500
 # The process as a whole; the operator's own routes know it by its type.
 RuntimeDependency: TypeAlias = NamedDependency[Any]
 TenantId: TypeAlias = NamedDependency[str]
-Actor: TypeAlias = NamedDependency[str]
 # Who calls, as operations take it: `by: By`.
 By: TypeAlias = NamedDependency[Operator]
 # The visitor of a service's public pages, if any, and the cookie to send back: `visitor: Visitor`.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from holdfast.errors import BadQueryError, NotFoundError, VersionConflictError
-from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import check_act, check_scope, refusal
+from holdfast.kit.access.authorization import check_scope, refusal
 from holdfast.model import Caller, Document, schema_of
 from holdfast.model.access import Action
 from holdfast.model.path import split_key
@@ -50,13 +49,6 @@ class Gate:
             raise NotFoundError(f"{schema_of(cls).name} {'/'.join(ids)!r} does not exist")
         self.check(action, old=stored.doc)
         return stored
-
-    def require_act(self, area: str, action: str, *, role: str, tenant_id: str = NO_TENANT) -> None:
-        """Check an act on no document: it needs at least this role, and a token its scope.
-
-        Example: `gate.require_act("channels", "renew", role="admin")`
-        """
-        check_act(self.caller, role, area=area, action=action, tenant_id=tenant_id)
 
     async def query(self, query: Query[D]) -> QueryPage[D]:
         """One page, refused when it holds a document the caller may not read: rules are no filters."""

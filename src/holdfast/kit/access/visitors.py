@@ -56,7 +56,6 @@ class VisitorSession(Document, rename="camel"):
 class VisitorCaller(Caller, frozen=True, kw_only=True):
     """A visitor of one service, by the name under which that service knows them."""
 
-    service_name: str
     name: str
     session_id: str
 
@@ -120,10 +119,11 @@ class VisitorSessions:
             return CurrentVisitor(cookie="")
         found = session.doc
         caller = VisitorCaller(
-            user_id=f"visitor:{self._service}:{found.name}", service_name=self._service, name=found.name,
+            user_id=f"visitor:{self._service}:{found.name}",
+            name=found.name,
             session_id=found.id,
             visitor=True,
-        )  # fmt: skip
+        )
         # Signed by the current key: with each renewal, an older key is needed by fewer.
         return CurrentVisitor(caller, cookie=self._cookie(token) if await self._renew(found) else None)
 

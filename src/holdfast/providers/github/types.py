@@ -26,7 +26,6 @@ class GithubAccount(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     login: str
     type: str = "User"
-    avatar_url: str = ""
 
 
 class GithubRepository(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +34,6 @@ class GithubRepository(msgspec.Struct, frozen=True, kw_only=True):
     full_name: str
     private: bool = False
     default_branch: str = "main"
-    archived: bool = False
     html_url: str = ""
 
 
@@ -54,7 +52,6 @@ class AppInstallation(msgspec.Struct, frozen=True, kw_only=True):
     account: GithubAccount
     permissions: dict[str, str] = {}
     events: list[str] = []
-    repository_selection: str = "all"
     suspended_at: datetime | None = None
     created_at: datetime | None = None
 
@@ -119,7 +116,6 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     user: GithubAccount | None = None
     additions: int = 0
     deletions: int = 0
-    changed_files: int = 0
 
 
 class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +219,6 @@ class CommitComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str
     ahead_by: int
-    behind_by: int
     merge_base_commit: GitSha
     files: list[ChangedFile] = []
 

@@ -102,7 +102,6 @@ class EventComment(msgspec.Struct, frozen=True, kw_only=True):
     id: int = 0
     body: str | None = None
     html_url: str | None = None
-    commit_id: str | None = None
     updated_at: Any = None
 
 

@@ -11,7 +11,6 @@ import msgspec
 from holdfast.services.gwi.domain.scoring import Percent
 
 RiskLevel = Literal["low", "medium", "high", "critical"]
-SEVERITY_MAX: Final = 4
 PATHS_SHOWN: Final = 3
 _POINTS: Final = 25
 _SECURITY: Final = re.compile(r"auth|security|credential", re.IGNORECASE)
