@@ -15,6 +15,7 @@ from holdfast.kit.audit import Audit, AuditFields, AuditModels, AuditOutcome
 from holdfast.kit.audit.chain import ChainFault
 from holdfast.model.limits import ALTERNATIVES_MAX
 from holdfast.operations.outboxes import own_fields
+from holdfast.projection import project
 from holdfast.runtime import KIT_PART, Runtime, find_services
 from holdfast.store import Query
 
@@ -58,9 +59,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
 
 def row(event: AuditFields, trail: str) -> AuditRow:
-    names = set(AuditRow.__struct_fields__) - {"trail", "fields"}
-    values = {name: getattr(event, name) for name in names}
-    return AuditRow(trail=trail, fields=own_fields(event, AuditFields), **values)
+    return project(event, AuditRow, trail=trail, fields=own_fields(event, AuditFields))
 
 
 def trail_named(runtime: Runtime, tenant_id: str, trail: str) -> Audit:

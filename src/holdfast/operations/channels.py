@@ -15,6 +15,7 @@ from holdfast.kit.channels.models import WatchStatus
 from holdfast.kit.channels.watch_registry import Change, apply_change
 from holdfast.model import schema_of
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Transaction
 
@@ -39,12 +40,8 @@ class ChannelPage(msgspec.Struct, frozen=True):
 
 def row(watch: Watch) -> ChannelRow:
     current = watch.current
-    return ChannelRow(
-        id=watch.id, tenant_id=watch.tenant_id, name=watch.name, watched_id=watch.watched_id,
-        status=watch.status,
-        channel_id=current.channel_id if current else "", ends_at=current.ends_at if current else None,
-        renew_at=watch.renew_at, failures=watch.failures, error=watch.error,
-    )  # fmt: skip
+    channel_id, ends_at = (current.channel_id, current.ends_at) if current else ("", None)
+    return project(watch, ChannelRow, channel_id=channel_id, ends_at=ends_at)
 
 
 async def list_channels(

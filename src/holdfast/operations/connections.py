@@ -12,6 +12,7 @@ from holdfast.kit.access.authorization import PUBLIC
 from holdfast.kit.connections import ConnectionFields, Connections, GrantedConsent
 from holdfast.kit.connections.models import Status
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Transaction
 from holdfast.web import callback_url, next_of, start_url
@@ -58,8 +59,7 @@ class ConnectionPage(msgspec.Struct, frozen=True):
 
 
 def row(connection: ConnectionFields, collection: str) -> ConnectionRow:
-    names = set(ConnectionRow.__struct_fields__) - {"collection"}
-    return ConnectionRow(collection=collection, **{name: getattr(connection, name) for name in names})
+    return project(connection, ConnectionRow, collection=collection)
 
 
 def connections_in(runtime: Runtime, collection: str) -> Connections:

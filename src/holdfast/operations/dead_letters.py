@@ -12,6 +12,7 @@ from holdfast.kit.outbox import DeadLetter, Report, Selection
 from holdfast.operation import Operator, operation
 from holdfast.operations.deliveries import ReplayResponse
 from holdfast.operations.outboxes import deliveries_in, endpoint_tenant, outbox_named
+from holdfast.projection import project
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
@@ -44,8 +45,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
 
 
 def row(letter: DeadLetter, outbox: str) -> DeadLetterResponse:
-    names = set(DeadLetterResponse.__struct_fields__) - {"outbox"}
-    return DeadLetterResponse(outbox=outbox, **{name: getattr(letter, name) for name in names})
+    return project(letter, DeadLetterResponse, outbox=outbox)
 
 
 async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeadLetter:

@@ -22,6 +22,7 @@ from holdfast.operations.outboxes import (
     outbox_named,
     own_fields,
 )
+from holdfast.projection import project
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
@@ -76,14 +77,7 @@ async def _rows(
     """Deliveries as every surface shows them."""
     models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
     holds = await hold_reasons(store, found, models=models, now=runtime.clock.now())
-    names = set(DeliveryRow.__struct_fields__) - {"outbox", "hold_reason"}
-    return [
-        DeliveryRow(
-            outbox=outbox, hold_reason=holds.get(one.id, ""),
-            **{name: getattr(one, name) for name in names},
-        )
-        for one in found
-    ]  # fmt: skip
+    return [project(one, DeliveryRow, outbox=outbox, hold_reason=holds.get(one.id, "")) for one in found]
 
 
 async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeliveryDetail:
@@ -92,11 +86,10 @@ async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str
     attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
     body, coded = payload_text(delivery.body)
     (row,) = await _rows(runtime, tenant_id, outbox, [delivery])
-    return DeliveryDetail(
-        **msgspec.structs.asdict(row), occurred_at=delivery.occurred_at,
-        content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=attempts,
-        about=own_fields(delivery, Delivery),
-    )  # fmt: skip
+    own = {"outbox": outbox, "attempts": attempts, "about": own_fields(delivery, Delivery)}
+    return project(
+        delivery, DeliveryDetail, hold_reason=row.hold_reason, body=body, body_is_base64=coded, **own
+    )
 
 
 def payload_text(body: bytes) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import InvalidError, NotFoundError
 from holdfast.model import Caller
 from holdfast.plural import plural
+from holdfast.projection import project
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import DocumentBrowser
 
@@ -38,10 +39,7 @@ class DocumentPage(msgspec.Struct, frozen=True):
 def list_collections(runtime: Runtime, caller: Caller, tenant_id: str) -> Collections:
     """The collections that the caller may look into."""
     visible = DocumentBrowser(runtime).collections(caller, tenant_id)
-    return Collections([
-        CollectionRow(name=one.name, owner=one.owner, indexes=list(one.indexes), summary=one.summary)
-        for one in visible
-    ])  # fmt: skip
+    return Collections([project(one, CollectionRow, indexes=list(one.indexes)) for one in visible])
 
 
 async def list_documents(

@@ -33,6 +33,7 @@ from holdfast.operation import Operator, operation
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryRow
 from holdfast.operations.outboxes import deliveries_in, outbox_named
+from holdfast.projection import project
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 from holdfast.store import create as create_write
@@ -126,32 +127,25 @@ class DeletedEndpoint(msgspec.Struct, frozen=True):
 
 
 def row(endpoint: Endpoint, outbox: str, *, secret: str | None = None) -> EndpointRow:
-    names = set(EndpointRow.__struct_fields__) - {"outbox", "rate_per_s", "secrets", "secret"}
-    return EndpointRow(
-        outbox=outbox, rate_per_s=endpoint.rate.per_s if endpoint.rate else None,
-        secrets=len(endpoint.secrets), secret=secret, **{name: getattr(endpoint, name) for name in names},
-    )  # fmt: skip
+    rate, count = endpoint.rate.per_s if endpoint.rate else None, len(endpoint.secrets)
+    return project(endpoint, EndpointRow, outbox=outbox, rate_per_s=rate, secrets=count, secret=secret)
 
 
 async def get(runtime: Runtime, tenant_id: str, outbox: str, endpoint_id: str) -> EndpointDetail:
     """One endpoint with its newest notices, or NotFoundError."""
     models, store = outbox_named(runtime, outbox).models, runtime.store_of(tenant_id)
     endpoint = (await _require(store, models, endpoint_id)).doc
-    notices = Query(models.notice).where("endpoint_id", "==", endpoint_id).order_by("-at")
+    query = Query(models.notice).where("endpoint_id", "==", endpoint_id).order_by("-at")
     own = runtime.store.tenant(endpoint.tenant_id)
-    page, circuit = await own.query(notices.limit(NOTICES_SHOWN)), await circuit_of(own, endpoint)
-    return EndpointDetail(
-        **msgspec.structs.asdict(row(endpoint, outbox)),
-        notices=[NoticeRow(kind=one.kind, reason=one.reason, by=one.by, at=one.at) for one in page.docs],
-        circuit=None if circuit is None else _circuit_row(circuit, outbox, runtime.clock.now()),
-    )
+    page, circuit = await own.query(query.limit(NOTICES_SHOWN)), await circuit_of(own, endpoint)
+    notices = [project(one, NoticeRow) for one in page.docs]
+    state = None if circuit is None else _circuit_row(circuit, outbox, runtime.clock.now())
+    return project(row(endpoint, outbox), EndpointDetail, notices=notices, circuit=state)
 
 
 def _circuit_row(circuit: EndpointCircuit, outbox: str, now: datetime) -> CircuitRow:
-    return CircuitRow(
-        outbox=outbox, tenant_id=circuit.tenant_id, endpoint_id=circuit.endpoint_id,
-        failures=circuit.failures, next_probe_at=circuit.probe_at, summary=describe(circuit, now),
-    )  # fmt: skip
+    summary = describe(circuit, now)
+    return project(circuit, CircuitRow, outbox=outbox, next_probe_at=circuit.probe_at, summary=summary)
 
 
 async def list_circuits(

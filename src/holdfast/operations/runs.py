@@ -8,9 +8,10 @@ from typing import Annotated, Final
 import msgspec
 
 from holdfast.errors import ConflictError, NotFoundError
-from holdfast.kit.runs import RunFields, Runs, StepSummary
+from holdfast.kit.runs import RunFields, Runs
 from holdfast.kit.runs.models import RunStatus, StepStatus
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -63,15 +64,8 @@ class RunPage(msgspec.Struct, frozen=True):
 
 
 def row(run: RunFields, collection: str) -> RunRow:
-    names = set(RunRow.__struct_fields__) - {"collection", "steps"}
-    return RunRow(
-        collection=collection, steps=[_step(one) for one in run.steps],
-        **{name: getattr(run, name) for name in names},
-    )  # fmt: skip
-
-
-def _step(step: StepSummary) -> StepRow:
-    return StepRow(**{name: getattr(step, name) for name in StepRow.__struct_fields__})
+    steps = [project(one, StepRow) for one in run.steps]
+    return project(run, RunRow, collection=collection, steps=steps)
 
 
 def runs_in(runtime: Runtime, tenant_id: str, collection: str) -> Runs:

@@ -20,6 +20,7 @@ from holdfast.kit.access.passwords import hash_password
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.model import Caller
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -52,10 +53,7 @@ class OneTimeLink(msgspec.Struct, frozen=True):
 
 
 def row(user: User) -> UserRow:
-    return UserRow(
-        name=user.id, role=user.role, tenant_id=user.tenant_id, created_at=user.created_at,
-        created_by=user.created_by, last_seen_at=user.last_seen_at, disabled_at=user.disabled_at,
-    )  # fmt: skip
+    return project(user, UserRow, name=user.id)
 
 
 async def list_users(

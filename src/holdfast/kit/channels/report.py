@@ -11,6 +11,7 @@ import msgspec
 from holdfast.kit.channels.ids import format_duration
 from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Watch
 from holdfast.kit.channels.reconciler import epoch_ms
+from holdfast.projection import project
 from holdfast.store import Query, Store
 
 PROBLEMS_MAX: Final = 50
@@ -100,12 +101,8 @@ class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> ChannelReportRow:
     left_s = (channel.expiration - now_ms) / 1000 if channel.status == "active" else 0.0
-    return ChannelReportRow(
-        channel_id=channel.channel_id, watched_id=channel.watched_id, status=channel.status,
-        expiration=channel.expiration, registered_at=channel.registered_at,
-        expires_in=format_duration(left_s),
-        warning=channel.status == "active" and left_s < warn_s,
-    )  # fmt: skip
+    warning = channel.status == "active" and left_s < warn_s
+    return project(channel, ChannelReportRow, expires_in=format_duration(left_s), warning=warning)
 
 
 def renewal_outcome(

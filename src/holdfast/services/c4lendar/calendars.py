@@ -24,6 +24,7 @@ from holdfast.errors import (
 from holdfast.ids import join_segments
 from holdfast.kit.connections import Connections
 from holdfast.net import HttpSession
+from holdfast.projection import project
 from holdfast.providers.google_calendar import EventPatch, GoogleCalendar
 from holdfast.providers.rest import CallLimits
 from holdfast.services.c4lendar.domain.replies import AccountResult
@@ -110,7 +111,7 @@ class ChatCalendars:
                 await calendar.delete_event(PRIMARY, mapping.google_event_id)
             return mapping
         new = google_event(event, mapping.google_event_id)
-        patch = EventPatch(**{name: getattr(new, name) for name in EventPatch.__struct_fields__})
+        patch = project(new, EventPatch)
         if mapping.version:
             with suppress(NotFoundError):
                 await calendar.patch_event(PRIMARY, mapping.google_event_id, patch=patch)

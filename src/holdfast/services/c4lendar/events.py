@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from holdfast.projection import project
 from holdfast.providers.google_calendar import EventDateTime, NewEvent
 from holdfast.services.c4lendar.domain.local_time import at_zone
 from holdfast.services.c4lendar.domain.parser import EventDetails
@@ -37,15 +38,10 @@ def details_of(event: BotEvent | EventVersion) -> EventDetails:
     zone = ZoneInfo(event.time_zone)
     if event.start_time is not None and event.end_time is not None:
         start, end = event.start_time.astimezone(zone), event.end_time.astimezone(zone)
-        return EventDetails(
-            title=event.title, start=start, end=end, location=event.location, recurrence=event.recurrence
-        )
+        return project(event, EventDetails, start=start, end=end)
     assert event.start_date is not None
     assert event.end_date is not None
-    return EventDetails(
-        title=event.title, start=event.start_date, end=event.end_date, location=event.location,
-        recurrence=event.recurrence,
-    )  # fmt: skip
+    return project(event, EventDetails, start=event.start_date, end=event.end_date)
 
 
 def with_details(event: BotEvent, details: EventDetails) -> BotEvent:

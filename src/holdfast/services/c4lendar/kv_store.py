@@ -14,6 +14,7 @@ from holdfast.errors import DecryptionError, InvalidError
 from holdfast.ids import join_segments
 from holdfast.kit.connections import Connection, connection_id
 from holdfast.kit.vault import Vault
+from holdfast.projection import project
 from holdfast.services.c4lendar.domain.kv_layout import (
     UNKNOWN_SUB,
     KvConnection,
@@ -142,11 +143,7 @@ class KvStore:
         if await tx.get(EventMapping, join_segments(value.chat_id, value.bot_event_uid, value.google_sub)):
             return []
         created, updated = _instant(value.created_at), _instant(value.updated_at)
-        row = EventMapping(
-            chat_id=value.chat_id, bot_event_uid=value.bot_event_uid, google_sub=value.google_sub,
-            google_event_id=value.google_event_id, event_title=value.event_title,
-            event_start=value.event_start, version=1, created_at=created, updated_at=updated,
-        )  # fmt: skip
+        row = project(value, EventMapping, version=1, created_at=created, updated_at=updated)
         if await tx.get(BotEvent, value.bot_event_uid) is not None:
             return [put(row)]
         return [put(row), put(self._event(value, created, updated))]
@@ -186,21 +183,15 @@ class KvStore:
 
     async def _connection_value(self, row: GoogleConnection, *, tokens: bool) -> KvConnection:
         token = await self._sealed_token(row) if tokens else ""
-        return KvConnection(
-            chat_id=row.chat_id, google_sub=row.google_sub, google_email=row.google_email,
-            refresh_token_encrypted=token, scopes=row.scopes, revoked=row.revoked,
-            connected_by_telegram_user_id=row.connected_by_telegram_user_id,
-            created_at=_text(row.created_at), updated_at=_text(row.updated_at),
-        )  # fmt: skip
+        times = {"created_at": _text(row.created_at), "updated_at": _text(row.updated_at)}
+        return project(row, KvConnection, refresh_token_encrypted=token, **times)
 
 
 def _account(value: object, chat_id: str, now: datetime) -> tuple[GoogleConnection, str]:
     """The row of an account, and its token where it was in the open."""
     if isinstance(value, KvConnection):
-        return GoogleConnection(
-            chat_id=chat_id, google_sub=value.google_sub, google_email=value.google_email.lower(),
-            refresh_token_encrypted=value.refresh_token_encrypted, scopes=value.scopes,
-            revoked=value.revoked, connected_by_telegram_user_id=value.connected_by_telegram_user_id,
+        return project(
+            value, GoogleConnection, chat_id=chat_id, google_email=value.google_email.lower(),
             created_at=_instant(value.created_at), updated_at=_instant(value.updated_at),
         ), ""  # fmt: skip
     assert isinstance(value, KvOldTokens)
@@ -215,11 +206,7 @@ def _account(value: object, chat_id: str, now: datetime) -> tuple[GoogleConnecti
 
 
 def _mapping_value(row: EventMapping) -> KvMapping:
-    return KvMapping(
-        chat_id=row.chat_id, bot_event_uid=row.bot_event_uid, google_sub=row.google_sub,
-        google_event_id=row.google_event_id, event_title=row.event_title, event_start=row.event_start,
-        created_at=_text(row.created_at), updated_at=_text(row.updated_at),
-    )  # fmt: skip
+    return project(row, KvMapping, created_at=_text(row.created_at), updated_at=_text(row.updated_at))
 
 
 def _details(value: KvMapping, zone: ZoneInfo) -> EventDetails:

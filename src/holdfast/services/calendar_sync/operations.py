@@ -10,6 +10,7 @@ from holdfast.errors import NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.model import Document
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.service import Context
 from holdfast.services.calendar_sync.domain.sync_state import request_sync
 from holdfast.services.calendar_sync.models import CalendarState, Order, OrderKind, SyncStatus, WatchChannel
@@ -101,9 +102,7 @@ class CalendarSync:
 
     async def _force(self, order: Order) -> OrderResult:
         forced = await self.engine.force(order.reason, ordered_at=order.ordered_at)
-        response = ForcedResponse(
-            registered=forced.opened, stopped=forced.stopped, failed=forced.failed, errors=forced.errors
-        )
+        response = project(forced, ForcedResponse, registered=forced.opened)
         counts = {"registered": forced.opened, "stopped": forced.stopped, "failed": forced.failed}
         return OrderResult(response, "calendar_sync.channels_forced", {"reason": order.reason, **counts})
 

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.kit.channels import ChannelHealth, ChannelReportRow, Renewal
 from holdfast.plural import plural
+from holdfast.projection import project
 from holdfast.service import Health, HealthStatus
 from holdfast.services.calendar_sync.models import MappingReload
 
@@ -115,19 +116,15 @@ class StatusResponse(_Response, frozen=True):
 
 
 def channel_response(row: ChannelReportRow) -> ChannelResponse:
-    return ChannelResponse(
-        channel_id=row.channel_id, calendar_id=row.watched_id, status=row.status, expiration=row.expiration,
-        registered_at=row.registered_at, expires_in=row.expires_in, warning=row.warning,
-    )  # fmt: skip
+    return project(row, ChannelResponse, calendar_id=row.watched_id)
 
 
 def renewal_response(renewal: Renewal) -> RenewalResponse:
     counts = {"renewed": len(renewal.renewed), "skipped": len(renewal.skipped), "failed": len(renewal.failed)}
     return RenewalResponse(
         renewed=[
-            RenewedResponse(
-                channel_id=one.channel_id, calendar_id=one.watched_id, old_expiration=one.old_expiration,
-                new_expiration=one.new_expiration or None, new_channel_id=one.new_channel_id,
+            project(
+                one, RenewedResponse, calendar_id=one.watched_id, new_expiration=one.new_expiration or None,
                 duration=one.took_ms,
             )
             for one in renewal.renewed

@@ -10,6 +10,7 @@ from msgspec import Meta
 from holdfast.errors import NotFoundError, VersionConflictError
 from holdfast.kit.vault import Vault
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import ConnectorConfig
 from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
@@ -45,10 +46,7 @@ class ConnectorView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def connector_view(config: ConnectorConfig) -> ConnectorView:
-    return ConnectorView(
-        id=config.id, enabled=config.enabled, settings=config.settings, secret_names=config.secret_names,
-        version=config.version, updated_at=config.updated_at, updated_by=config.updated_by,
-    )  # fmt: skip
+    return project(config, ConnectorView)
 
 
 class ConnectorOperations:

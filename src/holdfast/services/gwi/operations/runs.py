@@ -12,6 +12,7 @@ from holdfast.kit.metering import MeterFactory
 from holdfast.kit.runs import Join, Runs
 from holdfast.kit.runs.models import RunStatus
 from holdfast.operation import Operator, operation
+from holdfast.projection import project
 from holdfast.services.gwi.models.records import AUDIT, METER, AuditRecord
 from holdfast.services.gwi.models.runs import (
     RUNS,
@@ -198,10 +199,8 @@ class RunOperations:
         active = await self._meters(tenant_id, models=METER).used(AT_ONCE)
         totals = stored.doc if stored else RunTotals(tenant_id=tenant_id, updated_at=self._store.clock.now())
         ended = totals.completed + totals.failed + totals.cancelled
-        return RunStats(
-            started=totals.started, active=active, completed=totals.completed, failed=totals.failed,
-            cancelled=totals.cancelled, duration_ms_mean=totals.duration_ms // ended if ended else None,
-        )  # fmt: skip
+        mean = totals.duration_ms // ended if ended else None
+        return project(totals, RunStats, active=active, duration_ms_mean=mean)
 
 
 def _unknown(run_id: str) -> NotFoundError:

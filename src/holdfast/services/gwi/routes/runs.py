@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.kit.runs.models import RunStatus
+from holdfast.projection import project
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId
 from holdfast.services.gwi.models.records import AuditRecord
 from holdfast.services.gwi.models.runs import (
@@ -80,8 +81,7 @@ class RunAuditResponse(msgspec.Struct, frozen=True, kw_only=True):
 @action_route(f"{TENANT_PATH}/runs", RunOperations.start_run, tenant=TENANT, status=202)
 async def start_run(operations: Operations, by: By, data: JSONBody[StartRequest]) -> AgentRun:
     """Start a run, within the limits of the plan."""
-    fields = {name: getattr(data, name) for name in data.__struct_fields__ if name != "source"}
-    request = RunRequest(trigger=RunTrigger(source=data.source, user_id=by.actor), **fields)
+    request = project(data, RunRequest, trigger=RunTrigger(source=data.source, user_id=by.actor))
     return await operations.runs.start_run(by, request)
 
 

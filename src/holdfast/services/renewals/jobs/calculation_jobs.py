@@ -22,6 +22,7 @@ from holdfast.errors import (
 from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.kit.idempotency import Idempotency, StoredResponse, Ticket
 from holdfast.kit.runs import Runs, Workflow
+from holdfast.projection import project
 from holdfast.services.renewals.domain.dates import check_day, local_date, zone_named
 from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
 from holdfast.services.renewals.jobs.risk_events import Record
@@ -205,12 +206,10 @@ class CalculationJobs:
     async def summary(self, job: CalculationJob) -> RunSummary:
         """The result of a finished job, the most at risk first."""
         scores = await scores_of_run(self._store, job.property_id, job.calculated_at, tiers=FLAGGED)
-        return RunSummary(
-            job_id=job.id, property_id=job.property_id, as_of_date=job.as_of_date,
-            calculated_at=job.calculated_at, total_residents=job.high + job.medium + job.low,
-            skipped=job.skipped, flagged_count=job.high + job.medium,
-            risk_tiers={"high": job.high, "medium": job.medium, "low": job.low},
-            flags=[flag_of(score) for score in scores],
+        tiers, flags = {"high": job.high, "medium": job.medium, "low": job.low}, list(map(flag_of, scores))
+        return project(
+            job, RunSummary, job_id=job.id, total_residents=sum(tiers.values()), risk_tiers=tiers,
+            flagged_count=job.high + job.medium, flags=flags,
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
+from holdfast.projection import project
 from holdfast.services.renewals.domain.rules import TOLERANCE_CENTS_MAX, RulesRequest, Sending
 from holdfast.services.renewals.domain.scoring import (
     TOLERANCE_CENTS,
@@ -119,7 +120,4 @@ class PropertyRules(Document, rename="camel"):
         return Rules(self.weights, self.thresholds, self.tolerance_cents)
 
     def request(self) -> RulesRequest:
-        return RulesRequest(
-            weights=self.weights, thresholds=self.thresholds, tolerance_cents=self.tolerance_cents,
-            send=self.send,
-        )  # fmt: skip
+        return project(self, RulesRequest)

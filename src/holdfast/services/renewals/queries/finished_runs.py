@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from holdfast.errors import InvalidError, NotFoundError
+from holdfast.projection import project
 from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, Summary
 from holdfast.services.renewals.queries.lookup import get_or_404
@@ -86,8 +87,4 @@ def count_of(run: Summary, tiers: Sequence[Tier]) -> int:
 
 
 def summary_of(job: CalculationJob) -> Summary:
-    return Summary(
-        job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
-        total_residents=job.high + job.medium + job.low, skipped=job.skipped, high=job.high,
-        medium=job.medium, low=job.low,
-    )  # fmt: skip
+    return project(job, Summary, job_id=job.id, total_residents=job.high + job.medium + job.low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.projection import project
 from holdfast.services.renewals.domain.rules import RulesRequest
 from holdfast.services.renewals.models import PropertyRules
 from holdfast.store import Store
@@ -14,8 +15,5 @@ async def rules_of(store: Store, property_id: str) -> PropertyRules:
 
 
 def build_rules(store: Store, property_id: str, request: RulesRequest) -> PropertyRules:
-    return PropertyRules(
-        property_id=property_id, tenant_id=store.tenant_id or "-", weights=request.weights,
-        thresholds=request.thresholds, tolerance_cents=request.tolerance_cents, send=request.send,
-        updated_at=store.clock.now(),
-    )  # fmt: skip
+    tenant_id, now = store.tenant_id or "-", store.clock.now()
+    return project(request, PropertyRules, property_id=property_id, tenant_id=tenant_id, updated_at=now)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.idempotent_route import ATOMIC, REPEATABLE
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Report
+from holdfast.kit.outbox import Attempt, Report
+from holdfast.projection import project
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route
 from holdfast.services.renewals.models import DeliveryState
 from holdfast.services.renewals.models.deliveries import RmsDeliveryStatus
@@ -42,6 +43,9 @@ class RmsDeliveryDetail(RmsDeliveryRow, frozen=True, kw_only=True, rename="camel
 
     payload: str
     attempts: list[Attempt]
+
+
+R = TypeVar("R", bound=RmsDeliveryRow)
 
 
 class RmsDeliveryPage(msgspec.Struct, frozen=True):
@@ -81,14 +85,8 @@ class RmsReplayRequest(RequestBody, frozen=True):
     property_id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
 
 
-def _common(doc: Delivery | DeadLetter, cls: type[msgspec.Struct]) -> dict[str, Any]:
-    own = set(type(doc).__struct_fields__)
-    return {name: getattr(doc, name) for name in cls.__struct_fields__ if name in own}
-
-
-def delivery_row(doc: DeliveryState) -> dict[str, Any]:
-    fields = _common(doc, RmsDeliveryRow)
-    return {**fields, "property_id": doc.endpoint_id, "next_retry_at": doc.next_attempt_at}
+def delivery_row(doc: DeliveryState, cls: type[R], **more: Any) -> R:
+    return project(doc, cls, property_id=doc.endpoint_id, next_retry_at=doc.next_attempt_at, **more)
 
 
 @read_route("/properties/{property_id:str}/deliveries")
@@ -106,7 +104,7 @@ async def deliveries(
     """
     await operations.portfolio(tenant_id).property(property_id)
     page = await operations.deliveries(tenant_id).page(property_id, status or (), limit=limit, cursor=cursor)
-    return RmsDeliveryPage([RmsDeliveryRow(**delivery_row(one)) for one in page.docs], page.cursor)
+    return RmsDeliveryPage([delivery_row(one, RmsDeliveryRow) for one in page.docs], page.cursor)
 
 
 @read_route("/deliveries/{delivery_id:str}")
@@ -119,11 +117,8 @@ async def delivery(
     """
     store = operations.store(tenant_id)
     doc = (await get_or_404(store, DeliveryState, delivery_id, what="delivery")).doc
-    return RmsDeliveryDetail(
-        **delivery_row(doc),
-        payload=doc.body.decode(errors="replace"),
-        attempts=await operations.outbox(tenant_id).attempts(doc),
-    )
+    attempts = await operations.outbox(tenant_id).attempts(doc)
+    return delivery_row(doc, RmsDeliveryDetail, payload=doc.body.decode(errors="replace"), attempts=attempts)
 
 
 @read_route("/dlq")
@@ -145,9 +140,7 @@ async def dead_letters(
         resolved=resolved, endpoint_id=property_id, limit=limit, cursor=cursor
     )
     rows = [
-        RmsDeadLetterRow(
-            **_common(one, RmsDeadLetterRow), property_id=one.endpoint_id, created_at=one.died_at
-        )
+        project(one, RmsDeadLetterRow, property_id=one.endpoint_id, created_at=one.died_at)
         for one in page.docs
     ]
     return RmsDeadLetterPage(rows, page.cursor)

@@ -10,6 +10,7 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
+from holdfast.projection import project
 from holdfast.routing import PREFIX, By, Cursor, Limit, RequestBody, TenantId, action_route, call_route
 from holdfast.services.renewals.domain.scoring import TIERS, Signal, Thresholds, Tier, Weights
 from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, RunSummary
@@ -116,22 +117,13 @@ class WhatIfRequest(RequestBody, frozen=True):
 
 
 def job_response(job: CalculationJob) -> JobResponse:
-    return JobResponse(
-        job_id=job.id, status_url=f"/renewals{PREFIX}/jobs/{job.id}", property_id=job.property_id,
-        status=job.status, as_of_date=job.as_of_date, calculated_at=job.calculated_at,
-        residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
-        risk_tiers={"high": job.high, "medium": job.medium, "low": job.low}, error=job.error,
-        created_at=job.created_at, completed_at=job.completed_at, withdrawn_at=job.withdrawn_at,
-    )  # fmt: skip
+    url, tiers = f"/renewals{PREFIX}/jobs/{job.id}", {"high": job.high, "medium": job.medium, "low": job.low}
+    return project(job, JobResponse, job_id=job.id, status_url=url, risk_tiers=tiers)
 
 
 def score_response(score: RiskScore) -> ScoreResponse:
-    return ScoreResponse(
-        resident_id=score.resident_id, name=score.name, unit_id=score.unit_id, lease_id=score.lease_id,
-        risk_score=score.risk_score, risk_tier=score.risk_tier, days_to_expiry=score.days_to_expiry,
-        notice_given=score.notice_given, as_of_date=score.as_of_date, calculated_at=score.calculated_at,
-        signals={name: signal.value for name, signal in score.signals.items()}, reasons=score.signals,
-    )  # fmt: skip
+    signals = {name: signal.value for name, signal in score.signals.items()}
+    return project(score, ScoreResponse, signals=signals, reasons=score.signals)
 
 
 @action_route(

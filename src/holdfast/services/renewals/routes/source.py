@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
+from holdfast.projection import project
 from holdfast.routing import TenantId
 from holdfast.services.renewals.models import SourceState
 from holdfast.services.renewals.routes.dependencies import Operations, read_route
@@ -50,13 +51,14 @@ async def show_source(operations: Operations, tenant_id: TenantId) -> SourceResp
 def shown(state: SourceState, now: datetime) -> SourceResponse:
     """The state as callers see it at this moment."""
     age_s = None if state.read_at is None else max(0, round((now - state.read_at).total_seconds()))
-    return SourceResponse(
-        source=state.source, read_at=state.read_at, age_s=age_s,
+    return project(
+        state,
+        SourceResponse,
+        age_s=age_s,
         rows={table: one.rows for table, one in state.tables.items()},
         bad=sum(one.bad for one in state.tables.values()),
-        bad_rows=[SourceRow(one.table, one.row, one.field, one.reason) for one in state.bad_rows],
-        failed_at=state.failed_at, error=state.error,
-    )  # fmt: skip
+        bad_rows=[project(one, SourceRow) for one in state.bad_rows],
+    )
 
 
 ROUTES: Final = (show_source,)

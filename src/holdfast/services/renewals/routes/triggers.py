@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.kit.runs.models import RunStatus
+from holdfast.projection import project
 from holdfast.routing import PREFIX, By, RequestBody, TenantId, action_route
 from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
 from holdfast.services.renewals.jobs.risk_events import TriggerResult, counts_of, describe_counts
@@ -71,12 +72,8 @@ class TriggerJobResponse(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 def trigger_job_response(job: TriggerJob) -> TriggerJobResponse:
-    return TriggerJobResponse(
-        job_id=job.id, status_url=f"/renewals{PREFIX}/trigger-jobs/{job.id}", property_id=job.property_id,
-        status=job.status, tiers=job.tiers, requested_by=job.requested_by, calculated_at=job.calculated_at,
-        residents=job.residents, told=job.told, summary=describe_progress(job), counts=job.counts,
-        error=job.error, created_at=job.created_at, completed_at=job.completed_at,
-    )  # fmt: skip
+    url, summary = f"/renewals{PREFIX}/trigger-jobs/{job.id}", describe_progress(job)
+    return project(job, TriggerJobResponse, job_id=job.id, status_url=url, summary=summary)
 
 
 @action_route(

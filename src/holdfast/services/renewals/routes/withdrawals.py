@@ -82,7 +82,7 @@ async def run_deliveries(
     sent, after = await operations.withdrawals(tenant_id).page(
         property_id, run.calculated_at, limit=limit, cursor=cursor
     )
-    return RmsDeliveryPage([RmsDeliveryRow(**delivery_row(one)) for one in sent], after)
+    return RmsDeliveryPage([delivery_row(one, RmsDeliveryRow) for one in sent], after)
 
 
 ROUTES: Final = (withdraw, run_deliveries)
