@@ -203,14 +203,11 @@ def print_table(
     for row in found:
         # As `Text`, or square brackets would style it.
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    _console().print(table, markup=False)
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+    console.print(table, markup=False)
     if cursor:
         typer.echo(f"more: --cursor {cursor}")
 
 
 def _cell(value: Any) -> Any:
     return Text("" if value is None else escape_control(str(value)))
-
-
-def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)

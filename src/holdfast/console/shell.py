@@ -163,7 +163,7 @@ class Shell:
                     "kept": {},
                     "frame": frame,
                     "link": frame.link,
-                    "may": self._judge(frame),
+                    "may": lambda role: has_role(frame.caller, role, frame.tenant_id),
                     **data,
                 }
             )
@@ -171,9 +171,6 @@ class Shell:
         return Response(
             text, media_type=MediaType.HTML, status_code=status, headers={**HEADERS, **(headers or {})}
         )
-
-    def _judge(self, frame: Frame) -> Any:
-        return lambda role: has_role(frame.caller, role, frame.tenant_id)
 
     def frame(self, request: AnyRequest) -> Frame:
         """What is said around this request's page, also where nobody is signed in."""

@@ -183,14 +183,15 @@ class SimulatorServer(Generic[S]):
             "calls": "The received calls: {}.",
             "reset": "Reset the state: {}.",
         }
-        return _json(own | {name: command.__doc__ for name, command in sorted(self._commands.items())})
+        named = {name: command.__doc__ for name, command in sorted(self._commands.items())}
+        return json_response(own | named)
 
     async def _control(self, request: web.Request) -> web.Response:
         name, body = request.match_info["command"], await request.read() or b"{}"
         try:
-            return _json(self._run(name, body))
+            return json_response(self._run(name, body))
         except (msgspec.DecodeError, LookupError, ValueError) as error:
-            return _json({"error": str(error)}, status=400)
+            return json_response({"error": str(error)}, status=400)
 
     def _run(self, name: str, body: bytes) -> object:
         if name == "trouble":
@@ -217,8 +218,11 @@ def _abort(request: web.Request) -> None:
         request.transport.abort()
 
 
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
+def json_response(
+    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
 def _recorded(request: web.Request, body: bytes, response: web.StreamResponse) -> RecordedCall:

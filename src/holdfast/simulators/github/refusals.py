@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
+
+from holdfast.simulators.server import json_response
 
 DOCUMENTATION: Final = "https://docs.github.com/rest"
 
@@ -27,10 +28,7 @@ class ApiRefusal(ValueError):
         }  # fmt: skip
         if self.errors:
             body["errors"] = self.errors
-        return web.Response(
-            body=msgspec.json.encode(body), status=self.status, headers=self.headers,
-            content_type="application/json",
-        )  # fmt: skip
+        return json_response(body, status=self.status, headers=self.headers)
 
 
 def invalid(resource: str, field: str, code: str = "invalid", message: str = "") -> ApiRefusal:

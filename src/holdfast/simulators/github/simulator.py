@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
+import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
@@ -52,12 +53,8 @@ class GithubSimulator(SimulatorServer[GithubState]):
 
     def _record(self, call: RecordedCall) -> RecordedCall:
         if call.path.endswith("/access_tokens"):
-            return RecordedCall(**{**_fields(call), "answer": ""})
+            return msgspec.structs.replace(call, answer="")
         return call
-
-
-def _fields(call: RecordedCall) -> dict[str, Any]:
-    return {name: getattr(call, name) for name in call.__struct_fields__}
 
 
 def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:

@@ -20,6 +20,7 @@ from holdfast.simulators.google.accounts import Accounts, TokenRefusal
 CODE_S: Final = 600.0
 REVOKED: Final = "Token has been expired or revoked."
 _EMAIL_SCOPE: Final = "https://www.googleapis.com/auth/userinfo.email"
+_ALWAYS_GRANTED: Final = ("openid", _EMAIL_SCOPE)
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +120,7 @@ class OAuthApps:
         granted = (
             requested
             if choice.scopes is None
-            else {one for one in requested if one in choice.scopes or _always_granted(one)}
+            else {one for one in requested if one in {*choice.scopes, *_ALWAYS_GRANTED}}
         )
         code = f"4/0{secrets.token_urlsafe(40)}"
         self._codes[code] = Code(
@@ -204,10 +205,6 @@ class OAuthApps:
         }  # fmt: skip
         parts = [_url64(msgspec.json.encode(one)) for one in ({"alg": "RS256", "typ": "JWT"}, claims)]
         return ".".join([*parts, _url64(secrets.token_bytes(256))])
-
-
-def _always_granted(scope: str) -> bool:
-    return scope in ("openid", _EMAIL_SCOPE)
 
 
 def _subject(email: str) -> str:

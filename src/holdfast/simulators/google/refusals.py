@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
+
+from holdfast.simulators.server import json_response
 
 _USAGE_LIMITS: Final = frozenset(
     {"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"}
@@ -72,5 +73,4 @@ class Refusal(ValueError):
         headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/", error="invalid_token"'
-        body = msgspec.json.encode({"error": error})
-        return web.Response(body=body, status=self.status, headers=headers, content_type="application/json")
+        return json_response({"error": error}, status=self.status, headers=headers)

@@ -27,6 +27,7 @@ from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet, values
 from holdfast.simulators.google.state import GoogleState
+from holdfast.simulators.server import json_response
 
 _AUTH: Final = "https://www.googleapis.com/auth/"
 _CALENDAR_WRITE: Final = frozenset({_AUTH + "calendar", _AUTH + "calendar.events"})
@@ -83,7 +84,7 @@ class Routes:
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         try:
-            return _json(self._grant(form))
+            return json_response(self._grant(form))
         except TokenRefusal as refusal:
             return _token_error(refusal)
 
@@ -108,7 +109,7 @@ class Routes:
             self._state.consents.revoke(str(form.get("token") or request.query.get("token", "")))
         except TokenRefusal as refusal:
             return _token_error(refusal)
-        return _json({})
+        return json_response({})
 
     def _calendar(self, request: web.Request, token: Token) -> Calendar:
         return self._state.calendars.visible_to(request.match_info["calendar"], token.email)
@@ -117,7 +118,7 @@ class Routes:
         calendar = self._calendar(request, token)
         query = read_query(request.query, calendar, now=self._state.clock.now())
         page_token = request.query.get("pageToken", "")
-        return _json(list_events(self._state.calendars, calendar, query=query, page_token=page_token))
+        return json_response(list_events(self._state.calendars, calendar, query=query, page_token=page_token))
 
     async def _instances(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
@@ -126,7 +127,7 @@ class Routes:
         series = self._state.calendars.get(calendar, request.match_info["event"])
         if not series.recurring:
             raise Refusal(400, "invalid", "Instances are only available for recurring events.")
-        return _json(
+        return json_response(
             first_page(calendar, page or self._all_instances(calendar, series, query), size=query.size)
         )
 
@@ -168,14 +169,14 @@ class Routes:
 
     def _event(self, calendar: Calendar, record: EventRecord, request: web.Request) -> web.Response:
         data = view(record, calendar.email, attendees_max=number(request.query, "maxAttendees"))
-        return _json(data, headers={"ETag": data["etag"]})
+        return json_response(data, headers={"ETag": data["etag"]})
 
     async def _watch(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
         uri = f"https://www.googleapis.com{CALENDAR}/calendars/{calendar.email}/events?alt=json"
         requested = _decode(await request.read(), ChannelRequest)
         channel = self._state.channels.open(requested, calendar=calendar.email, client=token.client, uri=uri)
-        return _json(channel.as_resource())
+        return json_response(channel.as_resource())
 
     async def _stop(self, request: web.Request, token: Token) -> web.Response:
         self._state.channels.stop(_decode(await request.read(), ChannelRequest), client=token.client)
@@ -193,15 +194,15 @@ class Routes:
             "primary": True,
             "selected": True,
         }
-        return _json({"kind": "calendar#calendarList", "etag": f'"p{own.change}"', "items": [entry]})
+        return json_response({"kind": "calendar#calendarList", "etag": f'"p{own.change}"', "items": [entry]})
 
     async def _values(self, request: web.Request, token: Token) -> web.Response:
-        return _json(_range(request, self._spreadsheet(request, token), request.match_info["range"]))
+        return json_response(_range(request, self._spreadsheet(request, token), request.match_info["range"]))
 
     async def _batch(self, request: web.Request, token: Token) -> web.Response:
         spreadsheet = self._spreadsheet(request, token)
         ranges = [_range(request, spreadsheet, text) for text in request.query.getall("ranges", [])]
-        return _json({"spreadsheetId": request.match_info["id"], "valueRanges": ranges})
+        return json_response({"spreadsheetId": request.match_info["id"], "valueRanges": ranges})
 
     def _spreadsheet(self, request: web.Request, token: Token) -> Spreadsheet:
         spreadsheet = self._state.spreadsheets.get(request.match_info["id"])
@@ -246,7 +247,7 @@ async def _body(request: web.Request, token: Token) -> Data:
 
 def _token_error(refusal: TokenRefusal) -> web.Response:
     body = {"error": refusal.error, "error_description": refusal.description}
-    return _json(body, status=refusal.status)
+    return json_response(body, status=refusal.status)
 
 
 def _check_send_updates(request: web.Request) -> None:
@@ -259,8 +260,3 @@ def _decode(body: bytes, kind: Any) -> Any:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Refusal(400, "parseError", "Parse Error") from None
-
-
-def _json(value: object, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(body=body, status=status, headers=headers, content_type="application/json")

@@ -11,7 +11,7 @@ from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.routes import Routes, error_response
 from holdfast.simulators.google.state import GoogleState
-from holdfast.simulators.server import InjectedFault, SimulatorServer
+from holdfast.simulators.server import InjectedFault, SimulatorServer, json_response
 
 
 class GoogleSimulator(SimulatorServer[GoogleState]):
@@ -65,6 +65,5 @@ class GoogleSimulator(SimulatorServer[GoogleState]):
 
 def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:
     if request.path in ("/token", "/revoke"):
-        body = f'{{"error": "{fault.reason or "internal_failure"}"}}'
-        return web.Response(text=body, status=fault.status, content_type="application/json")
+        return json_response({"error": fault.reason or "internal_failure"}, status=fault.status)
     return error_response(request, Refusal(fault.status, fault.reason, retry_after_s=fault.retry_after_s))

@@ -10,7 +10,7 @@ from aiohttp import web
 from holdfast.clock import Clock
 from holdfast.simulators.hackernews.control import COMMANDS
 from holdfast.simulators.hackernews.state import HackerNewsState
-from holdfast.simulators.server import InjectedFault, RecordedCall, SimulatorServer
+from holdfast.simulators.server import InjectedFault, RecordedCall, SimulatorServer, json_response
 
 _BAD: Final = "<html><body>Bad login.<br><br><b>Login</b></body></html>"
 _CHALLENGE: Final = "<html><body>Validation required. If this doesn't work, email us.</body></html>"
@@ -75,7 +75,7 @@ class HackerNewsSimulator(SimulatorServer[HackerNewsState]):
     def _answer(self, value: object) -> web.Response:
         if self.state.down:
             return web.Response(text="unavailable", status=503)
-        return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+        return json_response(value)
 
     def _record(self, call: RecordedCall) -> RecordedCall:
         """A password must not be readable in the recorded calls either."""

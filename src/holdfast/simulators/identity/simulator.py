@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus, urlencode
 
-import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
@@ -22,7 +21,7 @@ from holdfast.simulators.identity.state import (
     RotateKeys,
     SetSkew,
 )
-from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
+from holdfast.simulators.server import Command, InjectedFault, SimulatorServer, json_response
 
 COMMANDS: Final[dict[str, type[Command[IdentityState]]]] = {
     "person": RegisterPerson,
@@ -56,7 +55,7 @@ class IdentitySimulator(SimulatorServer[IdentityState]):
         return self
 
     async def _describe(self, request: web.Request) -> web.Response:
-        return _json({
+        return json_response({
             "issuer": self.url, "jwks_uri": f"{self.url}/keys", "response_types_supported": ["code"],
             "authorization_endpoint": f"{self.url}/authorize", "token_endpoint": f"{self.url}/token",
             "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["RS256"],
@@ -65,7 +64,7 @@ class IdentitySimulator(SimulatorServer[IdentityState]):
         })  # fmt: skip
 
     async def _publish(self, request: web.Request) -> web.Response:
-        return _json({"keys": [self.state.key.as_dict(private=False, use="sig")]})
+        return json_response({"keys": [self.state.key.as_dict(private=False, use="sig")]})
 
     async def _authorize(self, request: web.Request) -> web.Response:
         try:
@@ -99,10 +98,10 @@ class IdentitySimulator(SimulatorServer[IdentityState]):
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         try:
-            return _json(self.state.exchange(form, _secret(request)))
+            return json_response(self.state.exchange(form, _secret(request)))
         except RequestRefusal as fault:
             status = 401 if str(fault) == "invalid_client" else 400
-            return _json({"error": str(fault)}, status=status)
+            return json_response({"error": str(fault)}, status=status)
 
 
 def _secret(request: web.Request) -> str:
@@ -115,8 +114,4 @@ def _secret(request: web.Request) -> str:
 
 
 def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:
-    return _json({"error": fault.reason or "temporarily_unavailable"}, status=fault.status)
-
-
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
+    return json_response({"error": fault.reason or "temporarily_unavailable"}, status=fault.status)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from holdfast.clock import Clock
 from holdfast.simulators.language_model.state import KEY, MODEL, LanguageModelState, SetAnswer
-from holdfast.simulators.server import InjectedFault, SimulatorServer
+from holdfast.simulators.server import InjectedFault, SimulatorServer, json_response
 
 _EMPTY: Final[Mapping[str, object]] = {
     "string": "", "boolean": False, "integer": 0, "number": 0, "array": [], "null": None,
@@ -57,7 +57,7 @@ class LanguageModelSimulator(SimulatorServer[LanguageModelState]):
         form = body.get("response_format", {}).get("json_schema")
         if form and (reason := _problem_of(form)):
             return _error(request, 400, f"Invalid schema for response_format '{form.get('name')}': {reason}")
-        return _json(200, self._completion(body, form))
+        return json_response(self._completion(body, form))
 
     def _completion(self, body: dict[str, Any], form: dict[str, Any] | None) -> dict[str, Any]:
         default = _emptiest(form["schema"]) if form else body["messages"][-1].get("content", "")
@@ -83,7 +83,7 @@ class LanguageModelSimulator(SimulatorServer[LanguageModelState]):
             return problem
         if not isinstance(body.get("max_tokens"), int):
             return _error(request, 400, "max_tokens: Field required")
-        return _json(200, self._message(body))
+        return json_response(self._message(body))
 
     def _message(self, body: dict[str, Any]) -> dict[str, Any]:
         tool = next(iter(body.get("tools", [])), None)
@@ -151,20 +151,16 @@ def _emptiest(schema: dict[str, Any]) -> Any:
     return _EMPTY.get(str(schema.get("type")))
 
 
-def _json(status: int, value: object, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
-
-
 def _error(
     request: web.Request, status: int, message: str, *, code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:  # fmt: skip
     if request.path.endswith("/messages"):
         error = {"type": code or _ERROR_TYPES.get(status, "api_error"), "message": message}
-        return _json(status, {"type": "error", "error": error}, headers)
+        return json_response({"type": "error", "error": error}, status=status, headers=headers)
     kind = "invalid_request_error" if status < 429 else "server_error"
-    return _json(status, {"error": {"message": message, "type": kind, "param": None, "code": code}}, headers)
+    details = {"message": message, "type": kind, "param": None, "code": code}
+    return json_response({"error": details}, status=status, headers=headers)
 
 
 def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
 from holdfast.simulators.rms.state import Behave, RmsState, ShowCounts, ShowReceived
-from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
+from holdfast.simulators.server import Command, InjectedFault, SimulatorServer, json_response
 
 COMMANDS: Final[dict[str, type[Command[RmsState]]]] = {
     "behave": Behave,
@@ -51,5 +50,4 @@ def _response(status: int, fault: str, *, retry_after_s: int | None) -> web.Resp
     body = {"received": True} if status == 200 else {"error": fault or "unavailable"}
     asks = status in (429, 503) and retry_after_s is not None
     headers = {"Retry-After": str(retry_after_s)} if asks else {}
-    encoded = msgspec.json.encode(body)
-    return web.Response(body=encoded, status=status, headers=headers, content_type="application/json")
+    return json_response(body, status=status, headers=headers)

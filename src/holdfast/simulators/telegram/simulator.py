@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
-from holdfast.simulators.server import InjectedFault, SimulatorServer
+from holdfast.simulators.server import InjectedFault, SimulatorServer, json_response
 from holdfast.simulators.telegram.control import COMMANDS
 from holdfast.simulators.telegram.state import BOT, TOKEN, BotApiError, TelegramState
 
@@ -244,17 +244,14 @@ def _checked_keyboard(body: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _ok(result: object) -> web.Response:
-    body = msgspec.json.encode({"ok": True, "result": result})
-    return web.Response(body=body, content_type="application/json")
+    return json_response({"ok": True, "result": result})
 
 
 def _refusal(refusal: BotApiError) -> web.Response:
     body: dict[str, Any] = {"ok": False, "error_code": refusal.status, "description": refusal.description}
     if refusal.retry_after_s is not None:
         body["parameters"] = {"retry_after": refusal.retry_after_s}
-    return web.Response(
-        body=msgspec.json.encode(body), status=refusal.status, content_type="application/json"
-    )
+    return json_response(body, status=refusal.status)
 
 
 def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:
