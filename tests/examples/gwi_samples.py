@@ -11,10 +11,7 @@ from tests.examples.gwi import (
     AuditEvent,
     Idempotency,
     Installation,
-    PlanLimits,
-    Preferences,
     Repo,
-    RepoSettings,
     Signal,
     SignalContext,
     Tenant,
@@ -29,22 +26,12 @@ THEN = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
 
 def tenant(tenant_id: str, user: str, *, mark: str) -> Tenant:
-    return Tenant(
-        id=tenant_id, github_org_id=1, github_org_login="acme", display_name=mark, installation_id=2,
-        installed_at=THEN, installed_by=user, created_at=THEN, updated_at=THEN,
-        plan_limits=PlanLimits(runs_per_month=1000, repos_max=50, members_max=25),
-        settings=TenantSettings(
-            default_risk_mode="suggest_patch", default_triage_model="small", default_code_model="large",
-            complexity_threshold=3, auto_run_on_conflict=True, auto_run_on_pr_open=False,
-        ),
-    )  # fmt: skip
+    settings = TenantSettings(default_risk_mode="suggest_patch", complexity_threshold=3)
+    return Tenant(id=tenant_id, display_name=mark, settings=settings, created_at=THEN)
 
 
 def repo(tenant_id: str, user: str, *, mark: str) -> Repo:
-    return Repo(
-        id="gh-repo-987", tenant_id=tenant_id, github_repo_id=987, github_full_name="acme/site",
-        display_name=mark, settings=RepoSettings(), added_at=THEN, updated_at=THEN,
-    )  # fmt: skip
+    return Repo(id="gh-repo-987", tenant_id=tenant_id, github_full_name="acme/site", display_name=mark)
 
 
 def run(tenant_id: str, user: str, *, mark: str) -> Run:
@@ -60,24 +47,17 @@ def step(tenant_id: str, user: str, *, mark: str) -> RunStep:
 
 
 def user(tenant_id: str, user: str, *, mark: str) -> User:
-    return User(
-        id=user, github_user_id=5, github_login=user, display_name=mark, email="a@example.org",
-        preferences=Preferences(), created_at=THEN, last_login_at=THEN, updated_at=THEN,
-    )  # fmt: skip
+    return User(id=user, display_name=mark)
 
 
 def membership(tenant_id: str, user: str, *, mark: str) -> TenantMembership:
     return TenantMembership(
-        id=f"{user}_{tenant_id}", user_id=user, tenant_id=tenant_id, role="viewer", github_role=mark,
-        created_at=THEN, updated_at=THEN,
-    )  # fmt: skip
+        id=f"{user}_{tenant_id}", user_id=user, tenant_id=tenant_id, role="viewer", github_role=mark
+    )
 
 
 def installation(tenant_id: str, user: str, *, mark: str) -> Installation:
-    return Installation(
-        id="98765", installation_id=98765, tenant_id=tenant_id, github_org_id=1, github_org_login=mark,
-        installed_at=THEN, created_at=THEN, updated_at=THEN,
-    )  # fmt: skip
+    return Installation(id="98765", installation_id=98765, tenant_id=tenant_id, github_org_login=mark)
 
 
 def approval(tenant_id: str, user: str, *, mark: str) -> Approval:
@@ -95,20 +75,16 @@ def audit_event(tenant_id: str, user: str, *, mark: str) -> AuditEvent:
 
 
 def signal(tenant_id: str, user: str, *, mark: str) -> Signal:
-    return Signal(
-        id="sig-1", tenant_id=tenant_id, source="manual", external_id=mark, occurred_at=THEN,
-        received_at=THEN, context=SignalContext(actor=user),
-    )  # fmt: skip
+    context = SignalContext(actor=user)
+    return Signal(id="sig-1", tenant_id=tenant_id, external_id=mark, received_at=THEN, context=context)
 
 
 def idempotency(tenant_id: str, user: str, *, mark: str) -> Idempotency:
-    return Idempotency(key="key-1", result=mark, status="processing", created_at=THEN, expires_at=THEN)
+    return Idempotency(key="key-1", result=mark, status="processing", expires_at=THEN)
 
 
 def usage_daily(tenant_id: str, user: str, *, mark: str) -> UsageDaily:
-    return UsageDaily(
-        id=f"{tenant_id}_2024-01-15", tenant_id=tenant_id, date="2024-01-15", updated_at=THEN, runs=len(mark)
-    )
+    return UsageDaily(id=f"{tenant_id}_2024-01-15", tenant_id=tenant_id, date="2024-01-15", runs=len(mark))
 
 
 SAMPLES: dict[type[Document], Callable[..., Document]] = {
