@@ -17,6 +17,7 @@ import contextlib
 import importlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import IO, Final
@@ -82,17 +83,56 @@ class StoreSubprocessPool:
     async def _start(self, part: str) -> StoreSubprocessWorker:
         process = None
         with contextlib.suppress(OSError):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "holdfast.subprocess_worker",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=UNREAD_BYTES_MAX,
-            )  # fmt: skip
+            process = await ChildProcess.start(sys.executable, "-P", "-m", "holdfast.subprocess_worker")
         return StoreSubprocessWorker(process, Opening(self._url, self._env, part, sys.path))
+
+
+class ChildProcess:
+    """A process whose input and output are streams of this event loop.
+
+    Started by `subprocess`, which runs nothing between fork and exec. The loop's own way to start one
+    (uvloop's) runs the interpreter and the fork handlers of libraries in the child, which crash there when
+    another thread was at work.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader,
+        reading: asyncio.ReadTransport,
+    ) -> None:  # fmt: skip
+        self._process, self.stdin, self.stdout, self._reading = process, stdin, stdout, reading
+        self.pid = process.pid
+
+    @classmethod
+    async def start(cls, *command: str) -> ChildProcess:
+        """Start a command; OSError where that is not possible."""
+        loop, stdout = asyncio.get_running_loop(), asyncio.StreamReader(limit=UNREAD_BYTES_MAX)
+        process = subprocess.Popen(  # noqa: ASYNC220 - milliseconds; see above
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout), process.stdout
+        )
+        writing, flow = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
+        )
+        return cls(process, asyncio.StreamWriter(writing, flow, None, loop), stdout, reading)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def end(self) -> None:
+        """Kill it, wait for its end and close the pipes."""
+        self._process.kill()
+        self.stdin.close()
+        self._reading.close()
+        await asyncio.to_thread(self._process.wait)
 
 
 class StoreSubprocessWorker:
     """A process beside this one, seen from here."""
 
-    def __init__(self, process: asyncio.subprocess.Process | None, opening: Opening) -> None:
+    def __init__(self, process: ChildProcess | None, opening: Opening) -> None:
         self._process = process
         self._opened = asyncio.create_task(self._open(opening))
         self._busy = False
@@ -109,7 +149,7 @@ class StoreSubprocessWorker:
     @property
     def at_rest(self) -> bool:
         """Whether it lives, is ready, and has nothing to do."""
-        alive = self._process is not None and self._process.returncode is None
+        alive = self._process is not None and self._process.alive
         return alive and self.ready and not self._busy
 
     async def begun(self) -> None:
@@ -149,28 +189,23 @@ class StoreSubprocessWorker:
         self._opened.cancel()
         await asyncio.gather(self._opened, return_exceptions=True)
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            # Waits for its end, and lets go of the pipes.
-            await self._process.communicate()
+            await self._process.end()
 
     async def _open(self, opening: Opening) -> None:
         await self._send(msgspec.json.encode(opening))
         await self._receive()
 
     async def _send(self, message: bytes) -> None:
-        pipe = self._process.stdin if self._process is not None else None
-        if pipe is None:
+        if self._process is None:
             raise WorkerLostError("it could not be started")
         try:
-            pipe.write(_framed(message))
-            await pipe.drain()
+            self._process.stdin.write(_framed(message))
+            await self._process.stdin.drain()
         except (OSError, RuntimeError) as fault:  # uvloop says of a closed pipe that it is one by the latter
             raise WorkerLostError(f"it is gone: {fault}") from None
 
     async def _receive(self) -> tuple[bytes, bytes]:
         assert self._process is not None
-        assert self._process.stdout is not None
         pipe = self._process.stdout
         try:
             async with asyncio.timeout(SILENCE_S_MAX):

@@ -94,6 +94,17 @@ async def test_it_is_gone_when_the_block_ends_whatever_it_was_doing(sqlite_url: 
     assert not Path(f"/proc/{pid}").exists()
 
 
+async def test_starting_one_runs_no_fork_handlers_which_are_not_safe_beside_other_threads(
+    sqlite_url: str,
+) -> None:
+    forks = list[str]()
+    # Handlers can't be taken back; this one is harmless afterwards.
+    os.register_at_fork(before=lambda: forks.append("before"))
+    async with beside(sqlite_url, "READ") as companion:
+        await companion.begun()
+    assert forks == []
+
+
 async def test_the_next_who_asks_gets_the_same_one_and_who_asks_meanwhile_another(sqlite_url: str) -> None:
     await Note.keep(sqlite_url, "one")
     made, pids = StoreSubprocessPool(sqlite_url), list[int | None]()

@@ -98,7 +98,12 @@ class Harness:
         tenant_id: str = TENANT,
         **context: Any,
     ) -> WorkSignal | None:
-        """Record a signal as the webhook does; by default it is about issue 1 of the repository."""
+        """Record a signal as the webhook does; by default it is about issue 1 of the repository.
+
+        It is received later than the last: signals of the same microsecond have no order.
+        """
+        if isinstance(self.clock, ManualClock):
+            await self.clock.advance(0.001)
         about: dict[str, Any] = {
             "repo": REPO,
             "resource_type": "issue",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -57,20 +57,17 @@ async def merge_file(base: bytes, ours: bytes, theirs: bytes) -> MergedFile | No
 
 
 async def _git(folder: str, *arguments: str) -> tuple[int, bytes]:
+    # Not by the event loop, whose way to start a process is not safe beside other threads: `ChildProcess`.
     try:
-        process = await asyncio.create_subprocess_exec(
-            "git", *arguments, cwd=folder, env={**_ENVIRONMENT, "HOME": folder},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+        process = subprocess.Popen(  # noqa: ASYNC220
+            ["git", *arguments], cwd=folder, env={**_ENVIRONMENT, "HOME": folder},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
         raise ConfigError("git is not installed; install it to merge changes") from None
     try:
-        output, _ = await process.communicate()
+        output, _ = await asyncio.to_thread(process.communicate)
     except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.kill()
         raise
-    assert process.returncode is not None
     return process.returncode, output
