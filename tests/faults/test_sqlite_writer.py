@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -196,6 +197,32 @@ async def test_a_log_that_is_deleted_after_a_kill_is_noticed_at_the_next_start(t
     kept.rename(log)
     store = await open_store(url, [Filling])
     assert await store.get(Filling, "19") is not None
+    await store.close()
+
+
+async def test_a_store_that_another_process_commits_to_while_it_is_opened_has_lost_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    mark = Path(f"{path}-mark")
+    store = await open_store(f"sqlite:///{path}", [Filling])
+    await store.migrate()
+    await store.close()
+    mark.unlink(missing_ok=True)
+    os.mkfifo(mark)
+
+    def commit_and_mark() -> None:
+        # Opens when the mark is about to be read.
+        with mark.open("w") as pipe, contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute("UPDATE _holdfast_meta SET value = value + 1 WHERE name = 'version'")
+            rows = other.execute("SELECT name, value FROM _holdfast_meta").fetchall()
+            meta = {row[0]: row[1] for row in rows}
+            pipe.write(f"{meta['store_id']} {path.stat().st_ino} {meta['version']}\n")
+
+    committing = asyncio.create_task(asyncio.to_thread(commit_and_mark))
+    await asyncio.sleep(0)
+    store = await open_store(f"sqlite:///{path}", [Filling])
+    await committing
     await store.close()
 
 

@@ -29,9 +29,11 @@ class CommitMark:
         self._store_id = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'store_id'")[0]
         self._version, self._next_s = 0, 0.0
 
-    def check(self, version: int) -> None:
+    def check(self, connection: apsw.Connection) -> None:
         """Refuse a database that is older than its mark; a copy put in its place is another file."""
-        lost = self._marked() - version
+        # Before the version: others commit meanwhile, and a mark read after it may be of a later commit.
+        marked = self._marked()
+        lost = marked - one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         if lost > 0:
             raise ConfigError(
                 f"{self._database} has lost its {lost} newest changes: its log ({self._database}-wal) was "

@@ -108,7 +108,7 @@ class SqliteWriter:
                 # What identifies the store must not be in the log alone.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             mark = CommitMark(self._options.path, connection)
-            mark.check(one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0])
+            mark.check(connection)
         except (apsw.Error, HoldfastError) as fault:
             connection.close(True)
             if isinstance(fault, HoldfastError):
