@@ -121,8 +121,9 @@ def upsert(document: Document, changes: Mapping[str, Any]) -> Write:
 
 
 def _check_fields(schema: Schema[Any], changes: Mapping[str, Any]) -> None:
-    for name in changes:
-        schema.check_field(name)
+    if not changes.keys() <= schema.fields.keys():
+        for name in changes:
+            schema.check_field(name)
 
 
 def delete(cls: type[D], *ids: str, expect: Expect = None) -> Write:

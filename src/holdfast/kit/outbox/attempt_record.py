@@ -34,6 +34,12 @@ def recorded_headers(headers: Iterable[Header], *, without: Collection[str] = ()
     return clean_text(mask_urls("\n".join(lines)), characters_max=HEADERS_CHARACTERS_MAX)
 
 
+@lru_cache(maxsize=64)
+def recorded_response_headers(headers: tuple[Header, ...]) -> str:
+    """The same for a response, whose headers a receiver mostly repeats."""
+    return recorded_headers(headers)
+
+
 @lru_cache(maxsize=1_024)
 def _is_secret(name: str) -> bool:
     """A signature proves one message and reveals no secret; receivers' problems are found by it."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -131,7 +131,12 @@ class DeliveryWorker:
         at, started = self._clock.now(), self._clock.monotonic()
         headers: list[Header] = []
         try:
-            result: Result = await self._send(queue, claimed, at, headers=headers)
+            self._sign(queue, claimed.delivery, at, headers=headers)
+            result: Result = await (
+                self._send_in_place(queue, claimed, headers)
+                if queue.in_doubt or queue.slow
+                else self._exchange(queue, claimed, headers)
+            )
         except SendFailure as failure:
             result = failure
         latency_s = self._clock.monotonic() - started
@@ -140,11 +145,9 @@ class DeliveryWorker:
         )
         self._conclude(queue, claimed, result, latency_s=latency_s)
 
-    async def _send(
-        self, queue: EndpointQueue, claimed: ClaimedDelivery, at: datetime, *, headers: list[Header]
-    ) -> ReceiverResponse:
-        """Sign and send; `headers` gets those of the request, also where it fails."""
-        delivery, endpoint, sign = claimed.delivery, queue.endpoint, queue.sign
+    def _sign(self, queue: EndpointQueue, delivery: Delivery, at: datetime, *, headers: list[Header]) -> None:
+        """Add the request's headers, also where that fails midway."""
+        endpoint, sign = queue.endpoint, queue.sign
         assert endpoint is not None
         assert sign is not None
         headers.append((CONTENT_TYPE, delivery.content_type))
@@ -152,22 +155,31 @@ class DeliveryWorker:
         if self._headers is not None:
             headers += self._headers(delivery, endpoint)
         self.counts.sent += 1
-        if not (queue.in_doubt or queue.slow):
-            return await self._exchange(claimed, endpoint, headers)
+
+    async def _send_in_place(
+        self, queue: EndpointQueue, claimed: ClaimedDelivery, headers: list[Header]
+    ) -> ReceiverResponse:
+        """Send to a receiver that may hang or be slow: it leaves connections to others."""
         async with self._shares.place(queue.host, in_doubt=queue.in_doubt, within_s=self._left_s(claimed)):
-            return await self._exchange(claimed, endpoint, headers)
+            return await self._exchange(queue, claimed, headers)
 
     def _left_s(self, claimed: ClaimedDelivery) -> float:
         return claimed.until_s - SETTLE_S - self._clock.monotonic()
 
-    async def _exchange(
-        self, claimed: ClaimedDelivery, endpoint: Endpoint, headers: list[Header]
-    ) -> ReceiverResponse:
+    def _exchange(
+        self, queue: EndpointQueue, claimed: ClaimedDelivery, headers: list[Header]
+    ) -> Awaitable[ReceiverResponse]:
+        endpoint, delivery = queue.endpoint, claimed.delivery
+        assert endpoint is not None
         # A send must not outlive its lease; what it waited for a place is not the receiver's fault.
         timeout_s = min(endpoint.timeout_s, self._left_s(claimed))
-        if not tracing.on:
-            return await self._sender.send(_request(endpoint, claimed.delivery, headers, timeout_s))
-        delivery = claimed.delivery
+        if tracing.on:
+            return self._exchange_traced(endpoint, delivery, headers, timeout_s=timeout_s)
+        return self._sender.send(_request(endpoint, delivery, headers, timeout_s))
+
+    async def _exchange_traced(
+        self, endpoint: Endpoint, delivery: Delivery, headers: list[Header], *, timeout_s: float
+    ) -> ReceiverResponse:
         with tracing.span(
             f"deliver {delivery.event_type}", kind="client", parent=delivery.trace,
             delivery=delivery.id, endpoint=delivery.endpoint_id, attempt=delivery.attempt_count + 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from holdfast.clock import Clock
@@ -19,7 +19,7 @@ class DirectHandoff:
         self, queues: EndpointQueues, worker: DeliveryWorker, *, clock: Clock, owner: str, lease_s: float
     ) -> None:
         self._queues, self._worker, self._clock = queues, worker, clock
-        self._owner, self._lease_s = owner, lease_s
+        self._owner, self._lease_s, self._lease = owner, lease_s, timedelta(seconds=lease_s)
         self.open = False
 
     async def load(self, endpoints: Sequence[Endpoint]) -> None:
@@ -30,24 +30,15 @@ class DirectHandoff:
         if unseen:
             await self._queues.load(unseen)
 
-    async def commit(self, deliveries: Sequence[Delivery], commit: Callable[[], Awaitable[None]]) -> None:
-        """Claim what there is room for, commit, and send it at once."""
-        end = self.claim(deliveries)
-        committed = False
-        try:
-            await commit()
-            committed = True
-        finally:
-            end(committed)
-
     def claim(self, deliveries: Sequence[Delivery]) -> Callable[[bool], None]:
-        """Claim what there is room for; return what to call once it is known whether that was committed."""
+        """Claim what there is room for; return what to call once it is known whether that was committed:
+        it sends what was."""
         places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
         until_s = self._clock.monotonic() + self._lease_s
         for delivery, _ in places:
             delivery.status = delivery.stored_state("sending")
             delivery.owner, delivery.fence = self._owner, 1
-            delivery.next_attempt_at = delivery.created_at + timedelta(seconds=self._lease_s)
+            delivery.next_attempt_at = delivery.created_at + self._lease
 
         def end(committed: bool) -> None:
             for delivery, queue in places:

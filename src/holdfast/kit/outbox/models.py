@@ -225,6 +225,8 @@ class Delivery(Document, rename="camel"):
     @property
     def state(self) -> DeliveryStatus:
         """The state as the outbox names it, whatever the class calls it."""
+        if not self.state_names:
+            return self.status
         named = next((state for state, word in self.state_names.items() if word == self.status), self.status)
         return cast(DeliveryStatus, named)
 

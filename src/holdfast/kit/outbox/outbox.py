@@ -111,12 +111,15 @@ class Outbox:
         if self._handoff is not None:
             await self._handoff.load(chosen)
         deliveries = [delivery for delivery, _ in self._deliveries(event, chosen)]
-
-        async def commit() -> None:
+        end = None if self._handoff is None else self._handoff.claim(deliveries)
+        committed = False
+        try:
             if deliveries or also:
                 await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
-
-        await (commit() if self._handoff is None else self._handoff.commit(deliveries, commit))
+            committed = True
+        finally:
+            if end is not None:
+                end(committed)
         return [delivery.id for delivery in deliveries]
 
     async def send_many(

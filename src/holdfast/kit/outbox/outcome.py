@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.outbox.attempt_record import DERIVED, Header, recorded_headers
+from holdfast.kit.outbox.attempt_record import DERIVED, Header, recorded_headers, recorded_response_headers
 from holdfast.kit.outbox.models import (
     ATTEMPTS_IN_DELIVERY_MAX,
     EXCERPT_BYTES_MAX,
@@ -112,7 +112,7 @@ def record_attempt(
     )  # fmt: skip
     if isinstance(result, ReceiverResponse):
         attempt.status = result.status
-        attempt.response_headers = recorded_headers(result.headers.items())
+        attempt.response_headers = recorded_response_headers(tuple(result.headers.items()))
         if result.excerpt:
             attempt.excerpt = clean_text(result.excerpt, characters_max=EXCERPT_BYTES_MAX)
     else:
