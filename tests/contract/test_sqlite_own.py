@@ -20,6 +20,7 @@ from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.model import Claim, Document, Index, document
 from holdfast.store import Increment, Query, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
+from holdfast.store.sqlite.connections import MAPPED_BYTES_MAX, open_connection, parse_url
 from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Part, Seat
 from tests.faults.store_opener import opener
@@ -235,3 +236,12 @@ async def test_a_claim_that_finds_nothing_due_needs_no_write_lock(sqlite_url: st
     holder.execute("ROLLBACK")
     holder.close()
     await store.close()
+
+
+@pytest.mark.parametrize(("writing", "bytes_max"), [(True, 0), (False, MAPPED_BYTES_MAX)])
+def test_a_bounded_part_of_the_file_is_mapped_by_readers_alone(
+    sqlite_url: str, writing: bool, bytes_max: int
+) -> None:
+    connection = open_connection(parse_url(sqlite_url), writing=writing)
+    assert connection.execute("PRAGMA mmap_size").fetchall() == [(bytes_max,)]
+    connection.close()

@@ -17,6 +17,8 @@ from holdfast.private_files import create_file
 from holdfast.store.sql.migration import NOT_MIGRATED
 
 EAGER_TRIES: Final = 10
+# Mapped pages are a part of the resident memory of the process, once for each connection.
+MAPPED_BYTES_MAX: Final = 67_108_864
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -59,9 +61,10 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {options.synchronous}")
         connection.execute("PRAGMA temp_store = MEMORY")
-        # Readers map the file; they only cache pages of the log, which is checkpointed at 16 MB.
+        # Readers map the first part of the file; else they only cache pages of the log, which is
+        # checkpointed at 16 MB. Pages that a writer visits are in its cache and would count twice.
         connection.execute(f"PRAGMA cache_size = {-65536 if writing else -16384}")
-        connection.execute("PRAGMA mmap_size = 268435456")
+        connection.execute(f"PRAGMA mmap_size = {0 if writing else MAPPED_BYTES_MAX}")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
     except (apsw.Error, OSError) as fault:
