@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +16,15 @@ from holdfast.config import RequestLimits
 from holdfast.errors import RetryLaterError
 from holdfast.http import backpressure
 from holdfast.http.backpressure import REFUSAL_WAIT_S_MAX, REFUSALS_PER_S, Backpressure
-from holdfast.kit.inbox import InboxItem
-from holdfast.store import create
+from holdfast.kit.inbox import Inbox, InboxItem, InboxLimits, InboxQueue, InboxWorker, Source
+from holdfast.providers.github import GithubVerifier
+from holdfast.store import Transaction, create
 from holdfast.testing import ManualClock
 from tests.http.bed import SECRET, serving
-from tests.kit.eventually import until_found
+from tests.kit.eventually import until, until_found
+
+SIGNATURE = "sha256=" + hmac.new(SECRET.encode(), b"{}", hashlib.sha256).hexdigest()
+SOURCE = Source(name="bench", verifier=GithubVerifier(SECRET))
 
 
 async def test_past_the_backlog_webhooks_are_sent_away_until_it_is_handled(tmp_path: Path) -> None:
@@ -146,3 +154,66 @@ async def test_refusals_are_answered_at_a_bounded_rate(sqlite_url: str, clock: M
         await gate.pace_refusal(wait)
     assert max(waits) == REFUSAL_WAIT_S_MAX * REFUSALS_PER_S
     await store.close()
+
+
+class _WorkerBed:
+    """A gate before the inbox, and its worker, which handles messages once it may go on."""
+
+    def __init__(self, inbox: Inbox, worker: InboxWorker, gate: Backpressure) -> None:
+        self.inbox, self.worker, self.gate = inbox, worker, gate
+        self.at_work = self.most_at_work = self.stored = 0
+
+    async def send(self, number: int) -> None:
+        headers = {
+            "x-github-delivery": str(number),
+            "x-hub-signature-256": SIGNATURE,
+            "x-github-event": "push",
+        }
+        async with self.gate:
+            self.at_work += 1
+            self.most_at_work = max(self.most_at_work, self.at_work)
+            await self.inbox.receive(SOURCE, headers, b"{}")
+            self.at_work -= 1
+            self.stored += 1
+
+
+@asynccontextmanager
+async def _worker_bed(url: str, go_on: asyncio.Event, *, handed: int) -> AsyncIterator[_WorkerBed]:
+    async def handle(item: InboxItem, tx: Transaction) -> None:
+        await go_on.wait()
+
+    store, stop = await open_store(url, [InboxItem, InboxQueue]), asyncio.Event()
+    await store.migrate()
+    worker = InboxWorker(store, {"bench": handle}, limits=InboxLimits(handed_concurrency=handed))
+    working = asyncio.create_task(worker.run(stop))
+    await until(lambda: worker.room == handed)
+    yield _WorkerBed(
+        Inbox(store, local_worker=worker), worker, Backpressure(store, RequestLimits(), worker=worker)
+    )
+    go_on.set()
+    stop.set()
+    await working
+    await store.close()
+
+
+async def test_no_more_are_stored_at_once_than_the_worker_of_the_process_has_room_for(
+    sqlite_url: str,
+) -> None:
+    go_on = asyncio.Event()
+    async with _worker_bed(sqlite_url, go_on, handed=6) as bed:
+        await asyncio.gather(*(bed.send(number) for number in range(20)))
+        assert bed.most_at_work == 6
+        assert bed.stored == 20, "without room a few at once are stored nevertheless"
+
+
+async def test_a_webhook_that_waits_is_stored_when_the_worker_has_room_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backpressure, "CONCURRENCY_BEHIND", 0)
+    go_on = asyncio.Event()
+    async with _worker_bed(sqlite_url, go_on, handed=2) as bed:
+        sent = [asyncio.create_task(bed.send(number)) for number in range(3)]
+        await until(lambda: bed.stored == 2)
+        assert (bed.worker.room, sent[2].done()) == (0, False)
+        go_on.set()
+        await asyncio.gather(*sent)

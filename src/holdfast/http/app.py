@@ -164,7 +164,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
     found: dict[str, Ingest] = {}
     large, time_limit_s = asyncio.Semaphore(LARGE_AT_ONCE), runtime.config.limits.request_s
-    backpressure = Backpressure(runtime.store, runtime.config.limits)
+    backpressure = Backpressure(runtime.store, runtime.config.limits, worker=runtime.inbox_worker)
     for service in runtime.services:
         for hook in runtime.parts[service.name].webhooks:
             for path in _places(service, hook.path, at_root=at_root):

@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.config import RequestLimits
 from holdfast.errors import HoldfastError, RetryLaterError
-from holdfast.kit.inbox import InboxItem
+from holdfast.kit.inbox import InboxItem, InboxWorker
 from holdfast.store import Store
 
 COUNT_EVERY_S: Final = 1.0
@@ -34,9 +34,12 @@ class Backpressure:
     Example: `async with backpressure: await inbox.receive(source, headers, body)`
     """
 
-    def __init__(self, store: Store, limits: RequestLimits) -> None:
+    def __init__(self, store: Store, limits: RequestLimits, *, worker: InboxWorker | None = None) -> None:
         self._store, self._clock, self._limits = store.privileged(), store.clock, limits
-        self._at_work, self._queue = 0, deque[asyncio.Future[None]]()
+        self._worker = worker
+        if worker is not None:
+            worker.on_room = self._admit
+        self._at_work, self._entering, self._queue = 0, 0, deque[asyncio.Future[None]]()
         self._refusal_s = float("-inf")
         self._backlog, self._counted_s = 0, float("-inf")
         self._counting: asyncio.Task[None] | None = None
@@ -49,7 +52,7 @@ class Backpressure:
                 f"{self._backlog:,} messages wait to be handled already; send it again later",
                 after_s=BACKLOG_AFTER_S,
             )
-        if self._at_work < self._concurrency and not self._queue:
+        if not self._queue and self._has_place():
             self._at_work += 1
             return
         if len(self._queue) >= self._limits.webhook_waiting_max:
@@ -61,10 +64,13 @@ class Backpressure:
         self._admit()
         self._count_again()
 
-    @property
-    def _concurrency(self) -> int:
-        most = self._limits.webhook_concurrency
-        return min(most, CONCURRENCY_BEHIND) if self._backlog >= BEHIND else most
+    def _has_place(self) -> bool:
+        """Whether one more may be stored now; a local worker that runs must have room for it too."""
+        if self._at_work < CONCURRENCY_BEHIND:
+            return self._at_work < self._limits.webhook_concurrency
+        worker = self._worker
+        behind = worker.room <= self._entering if worker and worker.running else self._backlog >= BEHIND
+        return not behind and self._at_work < self._limits.webhook_concurrency
 
     async def _wait_for_place(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -72,9 +78,11 @@ class Backpressure:
         try:
             async with asyncio.timeout(WAIT_S_MAX):
                 await turn
+            self._entering -= 1
         except BaseException as fault:
             if turn.done() and not turn.cancelled():
                 # It had its place when it was cancelled.
+                self._entering -= 1
                 self._at_work -= 1
                 self._admit()
             elif turn in self._queue:
@@ -84,10 +92,11 @@ class Backpressure:
             raise
 
     def _admit(self) -> None:
-        while self._queue and self._at_work < self._concurrency:
+        while self._queue and self._has_place():
             turn = self._queue.popleft()
             if not turn.cancelled():
                 self._at_work += 1
+                self._entering += 1
                 turn.set_result(None)
 
     async def pace_refusal(self, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:

@@ -115,6 +115,7 @@ class Runtime:
         jobs = self._announced(lambda parts: parts.jobs) + reconcile_jobs(self.inbox, sources)
         self.scheduler = Scheduler(store, jobs)
         self.inbox_worker = InboxWorker(store, handlers_by_source(self.parts))
+        self.inbox.local_worker = self.inbox_worker
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
         self.working = False
         self._drain_lock, self._drains = asyncio.Lock(), 0

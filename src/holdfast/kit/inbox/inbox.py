@@ -24,6 +24,7 @@ from holdfast.kit import NO_TENANT, ordered_queue
 from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, store_body
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
+from holdfast.kit.inbox.worker import InboxWorker
 from holdfast.store import Query, Store, Transaction, Write, create, patch
 from holdfast.webhook_verifier import Verified, Verifier
 
@@ -72,12 +73,15 @@ class Receipt(msgspec.Struct, frozen=True):
 class Inbox:
     """Receives messages. `receive` returns once the message is durable: then answer 2xx.
 
+    A `local_worker` with room for a message gets it without a claim.
+
     Example: `received = await inbox.receive(github, headers, body)`
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, local_worker: InboxWorker | None = None) -> None:
         self._store = store.privileged()
         self._clock = store.clock
+        self.local_worker = local_worker
 
     async def receive(
         self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
@@ -123,7 +127,18 @@ class Inbox:
             await self._store.transact(lambda tx: self._join(tx, item, chunks), attempts=50)
         else:
             item.due_at = item.received_at
+            await self._store_due(item, chunks)
+
+    async def _store_due(self, item: InboxItem, chunks: Sequence[Write]) -> None:
+        reserved = None if self.local_worker is None or chunks else self.local_worker.reserve(item)
+        try:
             await self._store.commit(create(item), *chunks)
+        except BaseException:
+            if reserved is not None:
+                reserved.cancel()
+            raise
+        if reserved is not None:
+            reserved.set_result(None)
 
     async def _join(self, tx: Transaction, item: InboxItem, chunks: Sequence[Write]) -> None:
         """Give an ordered item its place; only the head of a queue is due."""

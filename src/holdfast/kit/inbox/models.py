@@ -65,7 +65,7 @@ def _chunks_of_item(item: InboxItem) -> Iterator[tuple[type[Document], str]]:
     ],
     lifecycle=Lifecycle(
         "status",
-        initial=["pending"],
+        initial=["pending", "processing"],
         moves={
             "pending": ["processing", "done", "parked", "ignored"],
             "processing": ["pending", "done", "parked", "ignored"],

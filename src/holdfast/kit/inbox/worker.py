@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.kit import ordered_queue
 from holdfast.kit.inbox.body import load_body
 from holdfast.kit.inbox.models import InboxItem, InboxQueue
-from holdfast.kit.worker_loop import WorkerLoop, last_lane
+from holdfast.kit.worker_loop import WorkerLoop, cancel_all, last_lane
 from holdfast.outside_text import error_text
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 
@@ -33,9 +33,13 @@ LARGE_WAIT_S: Final = 1.0
 
 
 class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of an inbox worker; `large_concurrency` are the bodies in chunks that are in memory at once."""
+    """Limits of an inbox worker: how many items it claims at once, and how many more are handed to it.
+
+    `large_concurrency` are the bodies in chunks that are in memory at once.
+    """
 
     concurrency: int = 64
+    handed_concurrency: int = 64
     large_concurrency: int = 2
     lease_s: float = 60.0
     time_limit_s: float = 50.0
@@ -52,7 +56,8 @@ class InboxWorker(WorkerLoop[InboxItem]):
     A handler reads and writes through the transaction it is given. It may run more than once for an item;
     its commit takes effect once. One that returns a reason has ignored the message. Sources and tenants take
     turns: each may use as many of the worker's places as are left free, so one with a backlog never takes the
-    last ones.
+    last ones. While it runs and has no backlog, new items of this process are handed to it without a claim;
+    `on_room` is called when it may have room for more.
 
     Example: `InboxWorker(store, {"github": on_github}).run(stop)`
     """
@@ -73,25 +78,74 @@ class InboxWorker(WorkerLoop[InboxItem]):
         self._large = asyncio.Semaphore(limits.large_concurrency)
         self._last_lane: str | None = None
         self._skipping = False
+        self.running = self._keeps_up = False
+        self._handed = set[asyncio.Task[None]]()
+        self.on_room: Callable[[], None] = _ignore
         self.handled = 0
 
     async def _claim(self, room: int) -> list[Snapshot[InboxItem]]:
         """Claim in turn from the lanes that hold fewer places than are free, and leave some of those free."""
         held = Counter(item.lane for item in self._tasks.values() if item is not None)
         skipped = [lane for lane, count in held.items() if count >= room]
-        self._skipping = bool(skipped)
+        self._skipping, per_lane = bool(skipped), max(1, room // 2)
         claimed = await self._store.claim_due(
             InboxItem, limit=max(1, room * 3 // 4), lease_s=self._lease_s, owner=self.owner,
-            per_lane=max(1, room // 2), after_lane=self._last_lane,
-            skip_lanes=skipped,
+            per_lane=per_lane, after_lane=self._last_lane, skip_lanes=skipped,
         )  # fmt: skip
+        # Fewer than a lane may give: nothing that is due was left behind.
+        self._keeps_up = self.running and not skipped and len(claimed) < per_lane
         self._last_lane = last_lane([one.doc.lane for one in claimed], after=self._last_lane)
         return claimed
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         super()._ended(task)
+        self._handed.discard(task)
         if self._skipping:
             self._wake.set()
+        self.on_room()
+
+    @property
+    def under_way(self) -> int:
+        return super().under_way + len(self._handed)
+
+    @property
+    def room(self) -> int:
+        """How many new items can be handed to it now; none while items that are due wait to be claimed."""
+        return self._limits.handed_concurrency - len(self._handed) if self._keeps_up else 0
+
+    def reserve(self, item: InboxItem) -> asyncio.Future[None] | None:
+        """Claim an item that is about to be stored, where there is room for it.
+
+        The caller sets the future's result when the item is stored, which is then processed, or cancels it.
+        """
+        if self.room < 1 or item.source not in self._handlers:
+            return None
+        item.status, item.owner, item.fence = "processing", self.owner, 1
+        item.due_at = item.received_at + timedelta(seconds=self._lease_s)
+        stored = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._act_once_stored(item, stored))
+        self._handed.add(task)
+        task.add_done_callback(self._ended)
+        return stored
+
+    async def _act_once_stored(self, item: InboxItem, stored: asyncio.Future[None]) -> None:
+        until_s = self._clock.monotonic() + self._lease_s
+        await stored
+        await self._act(Snapshot(item, 0, item.id), until_s)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self.running = True
+        try:
+            await super().run(stop)
+        finally:
+            self.running = self._keeps_up = False
+            await cancel_all(self._handed)
+
+    async def _wind_down(self) -> None:
+        self.running = self._keeps_up = False
+        await super()._wind_down()
+        if self._handed:
+            await asyncio.wait(set(self._handed))
 
     async def _act(self, claimed: Snapshot[InboxItem], until_s: float) -> None:
         try:
@@ -180,3 +234,7 @@ async def _handle(handler: Handler, item: InboxItem, tx: Transaction) -> str | N
         return await handler(item, tx)
     with tracing.span(f"handle {item.source}", kind="consumer", parent=item.trace, item=item.id):
         return await handler(item, tx)
+
+
+def _ignore() -> None:
+    pass
