@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
+from holdfast.http.time_limit import DeadlineTimer
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox, Receipt
 from holdfast.service import Webhook
@@ -72,7 +73,7 @@ class Ingest:
     ) -> None:
         self.hook, self._inbox, self._large, self._errors = hook, inbox, large, errors
         self.path, self._backpressure = path, backpressure
-        self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
+        self._deadlines = DeadlineTimer(time_limit_s if hook.time_limit_s is None else hook.time_limit_s)
         self._stored = WebhookResponse(hook.statuses.stored, _KEPT)
         self._duplicate = WebhookResponse(hook.statuses.duplicate, _KNOWN)
 
@@ -97,15 +98,15 @@ class Ingest:
         return self._respond(raw, self._store(headers, body))
 
     async def _respond(self, raw: RawHeaders, receiving: Coroutine[Any, Any, Receipt]) -> WebhookResponse:
-        limit = asyncio.timeout(self._time_limit_s)
+        limit = self._deadlines.limit()
         try:
-            async with limit:
+            with limit:
                 received = await receiving
         except HoldfastError as fault:
             return await self._refuse(fault, request_id_in(raw))
         except Exception as fault:
             id = request_id_in(raw)
-            if isinstance(fault, TimeoutError) and limit.expired():
+            if isinstance(fault, TimeoutError) and limit.expired:
                 log.warning("webhook timed out", path=self.path, request_id=id)
                 late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
                 return WebhookResponse(504, late, (_told(id), (b"retry-after", b"1")))
