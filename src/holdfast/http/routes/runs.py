@@ -10,15 +10,7 @@ from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.runs.models import RunStatus
 from holdfast.operations import runs
 from holdfast.operations.runs import RunPage, RunRow
-from holdfast.routing import (
-    By,
-    Cursor,
-    Limit,
-    RequestBody,
-    TenantId,
-    action_route,
-    read_route,
-)
+from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route, read_route
 
 _RUN: Final = "/runs/{collection:str}/{run_id:str}"
 _Collection = Annotated[
@@ -51,10 +43,7 @@ async def list_runs(
 
 @read_route(_RUN, area="runs", all_tenants=True)
 async def get_run(
-    runtime: RuntimeDependency,
-    tenant_id: TenantId,
-    collection: FromPath[str],
-    run_id: FromPath[str],
+    runtime: RuntimeDependency, tenant_id: TenantId, collection: FromPath[str], run_id: FromPath[str]
 ) -> RunRow:
     """One run with its steps."""
     return runs.row(await runs.get(runtime, tenant_id, collection, run_id), collection)
@@ -74,10 +63,7 @@ async def cancel(
 
 @action_route(f"{_RUN}/wake", runs.wake)
 async def wake(
-    runtime: RuntimeDependency,
-    by: By,
-    collection: FromPath[str],
-    run_id: FromPath[str],
+    runtime: RuntimeDependency, by: By, collection: FromPath[str], run_id: FromPath[str]
 ) -> RunRow:
     """Make a run that waits, for a time or for an event, due now."""
     return await runs.wake(runtime, by, collection, run_id)
@@ -85,10 +71,7 @@ async def wake(
 
 @action_route(f"{_RUN}/retry", runs.retry)
 async def retry(
-    runtime: RuntimeDependency,
-    by: By,
-    collection: FromPath[str],
-    run_id: FromPath[str],
+    runtime: RuntimeDependency, by: By, collection: FromPath[str], run_id: FromPath[str]
 ) -> RunRow:
     """Resume a failed run at the step that failed, with all its attempts; finished steps stay done."""
     return await runs.retry(runtime, by, collection, run_id)

@@ -140,11 +140,7 @@ class Chore(Document):
 
 @document(
     "orders/{id}",
-    lifecycle=Lifecycle(
-        "status",
-        initial=["open"],
-        moves={"open": ["paid", "dropped"], "paid": ["sent"]},
-    ),
+    lifecycle=Lifecycle("status", initial=["open"], moves={"open": ["paid", "dropped"], "paid": ["sent"]}),
     immutable=["opened_at"],
     indexes=[Index("status")],
 )
