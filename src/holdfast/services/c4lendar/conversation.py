@@ -7,14 +7,13 @@ answer follow in steps of their own. `key` is the step's: an operation that was 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from holdfast.errors import ConflictError, InvalidError, NotFoundError
 from holdfast.ids import join_segments
 from holdfast.operation import Operator
 from holdfast.providers.telegram import TelegramBot
@@ -25,14 +24,14 @@ from holdfast.services.c4lendar.domain.replies import HELP, NO_ACCOUNT, changes_
 from holdfast.services.c4lendar.domain.title_search import find_by_title
 from holdfast.services.c4lendar.events import details_of
 from holdfast.services.c4lendar.incoming import Incoming
+from holdfast.services.c4lendar.known_chats import KnownChats
 from holdfast.services.c4lendar.models import BotChat, BotEvent, BotMessage, SelectedEvent
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.services.c4lendar.placeholder_accounts import move_mappings
 from holdfast.services.c4lendar.plan import NOTHING, Button, Plan
 from holdfast.services.c4lendar.text_parser import TextParser
-from holdfast.store import Query, Store, Transaction, create, put
+from holdfast.store import Query, Store, put
 
-NOTICE_S: Final = 3_600.0
 CHOICES_MAX: Final = 8
 UPCOMING: Final = timedelta(days=366)
 VIEW_DAYS: Final = {"today": (0, 1), "tomorrow": (1, 2), "week": (0, 7)}
@@ -67,6 +66,7 @@ class Conversation:
     ) -> None:  # fmt: skip
         self._store, self._operations, self._bot, self._parser = store, operations, bot, parser
         self._owner_id, self._link_for, self._clock = owner_id, link_for, clock
+        self._chats = KnownChats(store, owner_id=owner_id, clock=clock)
         self._commands: dict[str, Callable[[ChatTurn], Awaitable[Plan]]] = {
             "start": self._help, "help": self._help, "cal": self._cal, "alt": self._alt, "del": self._del,
             "aut": self._aut, "dis": self._dis, "view": self._view, "undo": self._undo, "tz": self._tz,
@@ -74,7 +74,7 @@ class Conversation:
 
     async def decide(self, incoming: Incoming, *, by: Operator, key: str, at: datetime) -> Plan:
         """Return the plan for what a person did; what was refused is the plan's text."""
-        chat = await self._remember_chat(incoming)
+        chat = await self._chats.remember(incoming)
         turn = ChatTurn(incoming=incoming, chat=chat, argument="", by=by, key=key, at=at)
         try:
             return await self._decide(turn)
@@ -122,80 +122,22 @@ class Conversation:
 
     # -- chats --------------------------------------------------------------------------------------
 
-    async def _remember_chat(self, incoming: Incoming) -> BotChat:
-        store, now = self._store.tenant(incoming.tenant_id), self._clock.now()
-        chat = await self._operations.chat(incoming.tenant_id)
-        if chat is not None:
-            return await self._named(chat, incoming)
-        # The owner's own chat needs nobody's approval.
-        own = incoming.private and incoming.user_id == self._owner_id
-        chat = BotChat(
-            chat_id=incoming.tenant_id, title=incoming.chat_title[:200], kind=incoming.chat_kind,
-            status="approved" if own else "pending", added_by=incoming.user_id, created_at=now,
-            updated_at=now,
-        )  # fmt: skip
-        with suppress(AlreadyExistsError):
-            await store.commit(create(chat))
-        return await self._operations.chat(incoming.tenant_id) or chat
-
-    async def _named(self, chat: BotChat, incoming: Incoming) -> BotChat:
-        """The chat under its present name; one that was connected before anybody wrote has none yet."""
-        title, kind = incoming.chat_title[:200], incoming.chat_kind
-        if not title or (chat.title, chat.kind) == (title, kind):
-            return chat
-        await self._change_chat(
-            chat.chat_id, lambda stored: msgspec.structs.replace(stored, title=title, kind=kind)
-        )
-        return msgspec.structs.replace(chat, title=title, kind=kind)
-
     async def _membership(self, turn: ChatTurn) -> Plan:
         incoming, chat = turn.incoming, turn.chat
-        if not await self._note_membership(incoming):
-            return NOTHING
-        if not incoming.present:
+        if not await self._chats.note_membership(incoming) or not incoming.present:
             return NOTHING
         if incoming.user_id == self._owner_id:
             await self._operations.approve_chat(turn.by, chat.chat_id)
             return Plan(text=HELP)
         return Plan(text="Thank you for adding me. The owner of this bot has to approve the chat first.")
 
-    async def _note_membership(self, incoming: Incoming) -> bool:
-        """Note whether the bot is in the chat; False for an update that is older than the one noted."""
-
-        def change(chat: BotChat) -> BotChat | None:
-            if incoming.update_id < chat.member_update_id:
-                return None
-            back = "pending" if chat.status == "left" else chat.status
-            status = back if incoming.present else "left"
-            return msgspec.structs.replace(chat, status=status, member_update_id=incoming.update_id)
-
-        return await self._change_chat(incoming.tenant_id, change)
-
-    async def _change_chat(self, chat_id: str, change: Callable[[BotChat], BotChat | None]) -> bool:
-        async def act(tx: Transaction) -> bool:
-            stored = await tx.get(BotChat, chat_id)
-            changed = change(stored.doc) if stored is not None else None
-            if changed is None:
-                return False
-            tx.write(put(msgspec.structs.replace(changed, updated_at=self._clock.now())))
-            return True
-
-        return await self._store.tenant(chat_id).transact(act)
-
     async def _ask_for_approval(self, turn: ChatTurn) -> Plan:
-        """Answer an unapproved chat, once an hour at the most."""
-        chat, now = turn.chat, self._clock.now()
-
-        def change(chat: BotChat) -> BotChat | None:
-            if chat.noticed_at is not None and (now - chat.noticed_at).total_seconds() < NOTICE_S:
-                return None
-            return msgspec.structs.replace(chat, noticed_at=now)
-
-        if not await self._change_chat(chat.chat_id, change):
+        chat_id = turn.chat.chat_id
+        if not await self._chats.note_notice(chat_id):
             return NOTHING
         return Plan(
             text=f"This chat is not approved yet. Ask the owner of this bot to send /approve here or "
-            f"<code>/approve {chat.chat_id}</code> to the bot."
+            f"<code>/approve {chat_id}</code> to the bot."
         )
 
     async def _owner_command(self, turn: ChatTurn, name: str) -> Plan:
