@@ -21,7 +21,7 @@ def markdown(schemas: Iterable[Schema[Any]], env: str) -> str:
     declared = list(schemas)
     shapes = shapes_of(declared)
     names = {cls: shape.name for cls, shape in shapes.items()}
-    parts = ["# Collections", *_relations(declared, env)]
+    parts = ["# Collections", *_relations(declared)]
     for shape in shapes.values():
         parts += _collection(shape, shape.schema, env) if shape.schema else []
         parts += [_field_table(shape, names)] if shape.schema else []
@@ -133,7 +133,7 @@ def _retention(retention: Retention) -> str:
     return f"Deleted {after}{f', where {when}' if when else ''}."
 
 
-def _relations(schemas: Sequence[Schema[Any]], env: str) -> Iterator[str]:
+def _relations(schemas: Sequence[Schema[Any]]) -> Iterator[str]:
     """Yield the diagram of sub-collections and of the collections that belong to a tenant."""
     places = {schema.path.names: schema for schema in schemas}
     tenants = [s for s in schemas if s.declared.tenant and s.declared.tenant == s.path.parameters[-1]]

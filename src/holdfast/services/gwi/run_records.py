@@ -125,5 +125,5 @@ def _entry(run: AgentRun, action: str, details: dict[str, Any], *, evidence: str
     change = ", ".join(one.file for one in run.proposed_changes or [])[:500]
     return AuditEntry(
         action=action, actor=SYSTEM, subject=run.id, details=details,
-        fields=receipt_of(run, SYSTEM, change=change, evidence=evidence),
+        fields=receipt_of(run, change=change, evidence=evidence),
     )  # fmt: skip

@@ -145,7 +145,7 @@ def runs_this_month(tenant: Tenant, now: datetime) -> int:
 def started_entry(run: AgentRun, actor: str) -> AuditEntry:
     return AuditEntry(
         action="run_started", actor=actor, subject=run.id, details=started_details(run),
-        fields=receipt_of(run, actor),
+        fields=receipt_of(run),
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def started_details(run: AgentRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def receipt_of(run: AgentRun, actor: str, *, change: str = "", evidence: str = "") -> dict[str, Any]:
+def receipt_of(run: AgentRun, *, change: str = "", evidence: str = "") -> dict[str, Any]:
     """The receipt fields of an audit event about a run: what it is to do, where, and on what grounds."""
     request = run.input or {}
     about = request.get("title") or (f"number {request['number']}" if request.get("number") else run.repo_id)

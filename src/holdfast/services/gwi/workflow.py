@@ -131,7 +131,7 @@ class AgentWorkflows:
         details = {"agent": step.name, "stepId": run.current_step, "attempts": step.attempt}
         entry = AuditEntry(
             action="step_started", actor=SYSTEM, subject=run.id, details=details,
-            fields=receipt_of(run, SYSTEM),
+            fields=receipt_of(run),
         )  # fmt: skip
 
         async def act(tx: Transaction) -> None:

@@ -157,7 +157,7 @@ class Automation:
         return await by.commit(
             lambda tx: self._starts.start(tx, by.tenant_id, instance_id, trigger=trigger),
             details=started_details, subject=lambda run: run.id,
-            fields=lambda run: receipt_of(run, by.actor),
+            fields=receipt_of,
         )  # fmt: skip
 
     @operation(

@@ -76,7 +76,7 @@ class RunOperations:
         """Start a run, within the limits of the tenant's plan."""
         return await by.commit(
             lambda tx: self.starts.start(tx, by.tenant_id, request),
-            subject=lambda run: run.id, details=started_details, fields=lambda run: receipt_of(run, by.actor),
+            subject=lambda run: run.id, details=started_details, fields=receipt_of,
         )  # fmt: skip
 
     @operation("approval_granted", area=AREA, verb="approve", needs="admin", subject="run_id", audit=AUDIT)
@@ -91,7 +91,7 @@ class RunOperations:
             return msgspec.structs.replace(run, **fields)
 
         return await by.commit(
-            act, details={"reason": reason}, fields=lambda run: receipt_of(run, by.actor, evidence=reason)
+            act, details={"reason": reason}, fields=lambda run: receipt_of(run, evidence=reason)
         )
 
     @operation("approval_rejected", area=AREA, verb="reject", needs="admin", subject="run_id", audit=AUDIT)
@@ -107,7 +107,7 @@ class RunOperations:
             return msgspec.structs.replace(run, status=status, **fields)
 
         return await by.commit(
-            act, details={"reason": reason}, fields=lambda run: receipt_of(run, by.actor, evidence=reason)
+            act, details={"reason": reason}, fields=lambda run: receipt_of(run, evidence=reason)
         )
 
     async def _decide(
@@ -139,7 +139,7 @@ class RunOperations:
             return msgspec.structs.replace(run, status=status, cancel_reason=reason)
 
         return await by.commit(
-            act, details={"reason": reason}, fields=lambda run: receipt_of(run, by.actor, evidence=reason)
+            act, details={"reason": reason}, fields=lambda run: receipt_of(run, evidence=reason)
         )
 
     async def _run_in(self, tx: Transaction, run_id: str) -> AgentRun:
