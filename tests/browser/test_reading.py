@@ -13,6 +13,7 @@ from holdfast.kit.audit import AuditEntry
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Deliveries, Endpoint
 from holdfast.store import create, put
+from tests.browser.axe import serious_findings
 from tests.browser.entering import sign_in
 from tests.browser.look import sideways
 from tests.browser.scene import fill
@@ -165,3 +166,22 @@ async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) 
             await page.goto(f"{bed.address}/console{path}")
             assert await page.evaluate(_NAMELESS) == [], path
             assert await page.locator("h1").count() == 1, path
+
+
+async def test_the_overviews_charts_are_accessible_and_their_links_reached_with_the_keyboard(
+    page: Page, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    async with console(tmp_path) as bed:
+        await fill(bed.runtime)
+        await sign_in(page, bed)
+        await page.goto(f"{bed.address}/console")
+        await page.locator("#activity summary").focus()
+        await page.keyboard.press("Enter")
+        first = page.locator("#activity tbody a").first
+        await expect(first).to_be_visible()
+        assert await page.locator("svg.chart a").count() > 0
+        assert await serious_findings(page, request) == []
+        await page.keyboard.press("Tab")
+        await expect(first).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()

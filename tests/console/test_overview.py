@@ -100,6 +100,9 @@ async def test_charts_have_axes_a_title_a_description_and_a_table(bed: Bed) -> N
     table = shown.partition("<details")[2].partition("</details>")[0]
     rows = re.findall(r"<tr data-key.*?</tr>", table)
     assert [re.findall(r"<td[^>]*>(\d+)</td>", row)[1] for row in rows] == ["11", "100"]
+    links = [set(re.findall(r'href="([^"]+)"', one)) for one in (table, "".join(_charts(shown).values()))]
+    assert len(links[0]) == 3
+    assert links[0] < links[1], "where a bar leads, a row does, which the keyboard reaches"
     assert "Hour (UTC)" in table
 
 
@@ -131,6 +134,10 @@ async def test_who_may_not_see_the_inbox_gets_no_link_to_it(bed: Bed) -> None:
     assert "<a " in drawn["deliveries"]
     ann = await bed.signed_in("ann")
     assert "/console/inbox?status=done" in _charts(await ann.page("/console"))["messages"]
+    await _record(bed)
+    vics, anns = [await one.page("/console?range=24h") for one in (vic, ann)]
+    assert "/console/inbox" not in vics.partition("<details")[2].partition("</details>")[0]
+    assert "/console/inbox?status=done" in anns.partition("<details")[2].partition("</details>")[0]
 
 
 async def test_runs_of_every_collection_and_tenant_are_counted_and_lead_to_their_list(bed: Bed) -> None:
