@@ -86,34 +86,57 @@ class TableChange:
         self.owners: dict[str, int] = {}  # the commit that succeeds or fails with this key's row
 
 
+class RowSource:
+    """The rows of a change as its statement reads them: arrays by column, or the values of a single row.
+
+    An array of one costs the driver and the server more than the value, and most commits that come alone
+    have one row of each table.
+    """
+
+    def __init__(self, change: TableChange, first: int, *, single: bool) -> None:
+        kinds = [kind.removesuffix("[]") for kind in change.arrays] if single else change.arrays
+        self._marks = [f"${first + n}::{kind}" for n, kind in enumerate(kinds)]
+        self._single = single
+        self.width = len(self._marks)
+        self.count = "1" if single else f"cardinality({self._marks[0]})"
+        self.any_key = self._marks[0] if single else f"ANY({self._marks[0]})"
+
+    def table(self, aliases: Sequence[str] = (), *, name: str = "u") -> str:
+        """Return the rows as a table; with aliases, of its first columns."""
+        marks = ", ".join(self._marks[: len(aliases) or None])
+        rows = f"(VALUES ({marks}))" if self._single else f"unnest({marks})"
+        return f"{rows} AS {name}({', '.join(aliases)})" if aliases else f"{rows} AS {name}"
+
+
 _Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], bool]
-_shapes: dict[tuple[_Shape, ...], str] = {}
+_shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
-    shape = tuple([(c.table, c.verb, c.names, c.where, c.guarded) for c in changes])
+    single = all(len(c.rows) == 1 for c in changes)
+    shape = single, tuple([(c.table, c.verb, c.names, c.where, c.guarded) for c in changes])
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
             _shapes.clear()
-        text = _shapes[shape] = _write(changes)
+        text = _shapes[shape] = _write(changes, single=single)
     values: list[Any] = [batch, note]
     for change in changes:
-        values += zip(*change.rows, strict=True)
+        values += change.rows[0] if single else zip(*change.rows, strict=True)
     return text, values
 
 
-def _write(changes: Sequence[TableChange]) -> str:
+def _write(changes: Sequence[TableChange], *, single: bool) -> str:
     parts, lost, all_made, position = [], [], [], 3
     for n, change in enumerate(changes):
-        marks = [f"${position + i}::{kind}" for i, kind in enumerate(change.arrays)]
-        parts.append(f"x{n} AS ({_VERBS[change.verb](change, marks)})")
+        rows = RowSource(change, position, single=single)
+        parts.append(f"x{n} AS ({_VERBS[change.verb](change, rows)})")
         if change.verb in ("try", "patch"):
-            lost.append(_lost(n, marks[0]))
+            lost.append(_lost(n, rows))
         elif change.verb == "count" or change.guarded:
-            all_made.append(f"(SELECT count(*) FROM x{n}) = cardinality({marks[0]})")
-        position += len(marks)
+            all_made.append(f"(SELECT count(*) FROM x{n}) = {rows.count}")
+        position += rows.width
     keys = " || ".join(lost) or "NULL::text[]"
     # A division by zero undoes the whole statement.
     id = f"$1::bigint / CASE WHEN {' AND '.join(all_made)} THEN 1 ELSE 0 END" if all_made else "$1::bigint"
@@ -121,31 +144,32 @@ def _write(changes: Sequence[TableChange]) -> str:
     return f"WITH {', '.join(parts)} SELECT lost, pg_notify('{CHANNEL}', $2) FROM mark"
 
 
-def _lost(n: int, keys: str) -> str:
-    missing = f"SELECT '{n}:' || k FROM unnest({keys}) AS k WHERE k NOT IN (SELECT {quote(KEY)} FROM x{n})"
-    return f"CASE WHEN (SELECT count(*) FROM x{n}) < cardinality({keys}) THEN ARRAY({missing}) END"
+def _lost(n: int, rows: RowSource) -> str:
+    keys = rows.table(["k"], name="given")
+    missing = f"SELECT '{n}:' || k FROM {keys} WHERE k NOT IN (SELECT {quote(KEY)} FROM x{n})"
+    return f"CASE WHEN (SELECT count(*) FROM x{n}) < {rows.count} THEN ARRAY({missing}) END"
 
 
-def _insert(change: TableChange, marks: list[str]) -> str:
+def _insert(change: TableChange, rows: RowSource) -> str:
     names = ", ".join(map(quote, change.names))
-    return f"INSERT INTO {quote(change.table)} AS t ({names}) SELECT * FROM unnest({', '.join(marks)})"
+    return f"INSERT INTO {quote(change.table)} AS t ({names}) SELECT * FROM {rows.table()}"
 
 
-def _try(change: TableChange, marks: list[str]) -> str:
-    return f"{_insert(change, marks)} ON CONFLICT DO NOTHING RETURNING {quote(KEY)}"
+def _try(change: TableChange, rows: RowSource) -> str:
+    return f"{_insert(change, rows)} ON CONFLICT DO NOTHING RETURNING {quote(KEY)}"
 
 
-def _upsert(change: TableChange, marks: list[str]) -> str:
+def _upsert(change: TableChange, rows: RowSource) -> str:
     sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], PATCH))
-    return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
+    return f"{_insert(change, rows)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
 
-def _count(change: TableChange, marks: list[str]) -> str:
+def _count(change: TableChange, rows: RowSource) -> str:
     (clause,) = change.where
-    return f"{_insert(change, marks)} {clause} RETURNING {quote(KEY)}"
+    return f"{_insert(change, rows)} {clause} RETURNING {quote(KEY)}"
 
 
-def _update(change: TableChange, marks: list[str]) -> str:
+def _update(change: TableChange, rows: RowSource) -> str:
     aliases = [f"c{n}" for n in range(len(change.names))]
     sets = ", ".join(
         f"{quote(name)} = u.{c}"
@@ -158,11 +182,10 @@ def _update(change: TableChange, marks: list[str]) -> str:
     if change.guarded:
         aliases.append("version_read")
         where += f" AND t.{quote(VERSION)} = u.version_read RETURNING 1"
-    source = f"unnest({', '.join(marks)}) AS u({', '.join(aliases)})"
-    return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE {where}"
+    return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {rows.table(aliases)} WHERE {where}"
 
 
-def _patch(change: TableChange, marks: list[str]) -> str:
+def _patch(change: TableChange, rows: RowSource) -> str:
     """Names up to the patch column are written; those after it must equal the row's."""
     aliases = [f"c{n}" for n in range(len(change.names))]
     same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, aliases, strict=True)]
@@ -170,27 +193,26 @@ def _patch(change: TableChange, marks: list[str]) -> str:
     sets = ", ".join(
         f"{quote(n)} = u.{c}" for n, c in zip(change.names[1:last], aliases[1:last], strict=True)
     )
-    source = f"unnest({', '.join(marks)}) AS u({', '.join(aliases)})"
     where = " AND ".join([same[0], *same[last:], *change.where])
     return (
-        f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE {where} RETURNING t.{quote(KEY)}"
+        f"UPDATE {quote(change.table)} AS t SET {sets} FROM {rows.table(aliases)} WHERE {where}"
+        f" RETURNING t.{quote(KEY)}"
     )
 
 
-def _delete(change: TableChange, marks: list[str]) -> str:
-    return f"DELETE FROM {quote(change.table)} WHERE {quote(KEY)} = ANY({marks[0]})"
+def _delete(change: TableChange, rows: RowSource) -> str:
+    return f"DELETE FROM {quote(change.table)} WHERE {quote(KEY)} = {rows.any_key}"
 
 
-def _item(change: TableChange, marks: list[str]) -> str:
+def _item(change: TableChange, rows: RowSource) -> str:
     sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in change.names[2:])
     act = f"UPDATE SET {sets}" if sets else "NOTHING"
-    return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}, {quote(ITEM)}) DO {act}"
+    return f"{_insert(change, rows)} ON CONFLICT ({quote(KEY)}, {quote(ITEM)}) DO {act}"
 
 
-def _drop(change: TableChange, marks: list[str]) -> str:
-    source = f"unnest({', '.join(marks)}) AS u(k, i)"
+def _drop(change: TableChange, rows: RowSource) -> str:
     same = f"t.{quote(KEY)} = u.k AND t.{quote(ITEM)} = u.i"
-    return f"DELETE FROM {quote(change.table)} AS t USING {source} WHERE {same}"
+    return f"DELETE FROM {quote(change.table)} AS t USING {rows.table(['k', 'i'])} WHERE {same}"
 
 
 _VERBS: Final = {
@@ -200,7 +222,7 @@ _VERBS: Final = {
 
 
 def change_sql(change: TableChange) -> str:
-    return _VERBS[change.verb](change, [f"${n}::{kind}" for n, kind in enumerate(change.arrays, 1)])
+    return _VERBS[change.verb](change, RowSource(change, 1, single=False))
 
 
 def count_change(mapping: PostgresTable, column: Column) -> TableChange:

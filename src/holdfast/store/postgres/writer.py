@@ -190,8 +190,12 @@ class PostgresWriter:
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():
                 mapping = self._mappings[schema]
-                sql = mapping.lock_sql if locked else mapping.get_many_sql
-                work.add_rows(schema, await connection.fetch(sql, keys))
+                if len(keys) == 1 and not locked:
+                    rows = await connection.fetch(mapping.get_sql, keys[0])
+                else:
+                    sql = mapping.lock_sql if locked else mapping.get_many_sql
+                    rows = await connection.fetch(sql, keys)
+                work.add_rows(schema, rows)
             work.decide(commits, careful=careful)
             await self._apply(connection, commits, work=work, batch=batch)
 
