@@ -56,6 +56,7 @@ class CommitQueue:
     def __init__(self) -> None:
         self._waiting: deque[_CommitRequest] = deque()
         self._filled = asyncio.Event()
+        self._last_taken = 0
         self.closed = False
 
     def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
@@ -71,9 +72,11 @@ class CommitQueue:
     async def take(self) -> list[_CommitRequest]:
         """Return all that waits, up to a batch; empty once closed and drained."""
         while True:
-            # Lets callers whose commits have just returned commit again before the batch is closed.
-            await asyncio.sleep(0)
+            if self._last_taken > 1:
+                # Lets callers whose commits have just returned commit again before the batch is closed.
+                await asyncio.sleep(0)
             if taken := self._pop():
+                self._last_taken = len(taken)
                 return taken
             if self.closed:
                 return []
