@@ -2,7 +2,8 @@
 
 The bare loop is written for speed alone: the smallest table that holds the document and serves the page, one
 connection, the driver called in place, no rule, no version. Each write is durable before the next begins. An
-update reads the document, changes a field and writes it back, in both.
+update reads the document, changes a field and writes it back, in both. The floor of a create is the driver's
+insert into our table with its indexes, on SQLite from another thread, as a loop that must go on needs it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from bench.event import Delivery, Event, events
 from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.store_commit import raw
 from holdfast.app import open_store
 from holdfast.store import Query, Store, create, patch
 
@@ -179,6 +181,22 @@ def single_caller(name: str) -> Open:
     return opened
 
 
+@asynccontextmanager
+async def creates_beside_the_driver(place: Place, engine: str) -> AsyncIterator[Pair]:
+    number = place.scale(1_000, 200)
+    ours = await open_ours(place.url(engine))
+
+    async def per_s(act: Callable[[Event], Awaitable[object]]) -> float:
+        given, started = events(number), time.perf_counter()
+        for event in given:
+            await act(event)
+        return number / (time.perf_counter() - started)
+
+    async with raw(place, engine) as insert:
+        yield Pair(lambda: per_s(ours.create), lambda: per_s(insert))
+    await ours.close()
+
+
 WORKLOADS = [
     Workload(
         name=f"one caller: {name}", engines=("sqlite full", "postgres"), unit="1/s",
@@ -186,4 +204,9 @@ WORKLOADS = [
         open=single_caller(name),
     )
     for name in ACTS
+] + [
+    Workload(
+        name="one caller: create", engines=("sqlite full", "postgres"), unit="1/s", goal=Goal(0.75),
+        other_name="the driver on our table", open=creates_beside_the_driver,
+    )
 ]  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import HoldfastError
-from holdfast.model import Document, Index, document
+from holdfast.errors import DeclarationError, HoldfastError
+from holdfast.model import Document, Index, document, schema_of
 from holdfast.store import Increment, Query, Store, Write, create, patch, upsert
 from holdfast.store.commit import Commit
 from holdfast.store.sql.counting_upsert import counting_column
@@ -127,3 +127,19 @@ async def test_what_is_counted_is_found_by_its_index_and_summed(store: Store) ->
     everyone, query = store.privileged(), Query(Tally).where("name", "==", QUOTES)
     assert [item.doc.number for item in (await everyone.query(query.order_by("-number"))).items] == [7, 7]
     assert await everyone.sum(query, "number") == 14
+
+
+def test_a_counter_needs_no_index_and_is_a_whole_number() -> None:
+    @document("visits/{id}", counters=["seen"])
+    class Visit(Document):
+        id: str
+        seen: int = 0
+
+    write = upsert(Visit(id="v", seen=2), {"seen": Increment(2)})
+    assert counting_column(write, Commit((write,))) is schema_of(Visit).column("seen")
+    with pytest.raises(DeclarationError, match="a counter is a field of type int"):
+
+        @document("visitors/{id}", counters=["name"])
+        class Visitor(Document):
+            id: str
+            name: str = ""

@@ -254,7 +254,7 @@ async def test_everything_works_through_a_transaction_pooler(pooler: str, postgr
         assert [one.doc.done for one in found if one] == [4] * 60
         claimed = await asyncio.gather(*(s.claim_due(Chore, limit=20, lease_s=9) for s in (store, plain) * 2))
         assert sorted(one.key for taken in claimed for one in taken) == sorted(f"{n}" for n in range(60))
-        assert max(map(len, claimed)) == 20
+        assert max(map(len, claimed)) <= 20
         subscription.close()
 
 

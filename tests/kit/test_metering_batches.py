@@ -10,9 +10,22 @@ import apsw
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.metering import Allowance, Fact, Meter, Recorded, UsageEvent, UsageSum, record_facts
-from holdfast.model import Document
+from holdfast.kit.metering import (
+    Allowance,
+    AllowanceFields,
+    Fact,
+    Meter,
+    MeterModels,
+    Recorded,
+    UsageEvent,
+    UsageEventFields,
+    UsageSum,
+    UsageSumFields,
+    record_facts,
+)
+from holdfast.model import CompositeId, Document, Index, document, schema_of
 from holdfast.store import Store
+from holdfast.store.port import MigrationRequest
 
 DOCUMENTS: list[type[Document]] = [UsageEvent, UsageSum, Allowance]
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -72,4 +85,57 @@ async def test_a_hundred_facts_of_a_tenant_are_a_few_statements(
     assert kinds["UPDATE"] == 1, "the newest version"
     assert kinds["SELECT"] <= 2, "which facts are stored, the newest version"
     assert kinds["COMMIT"] == 1
+    await store.close()
+
+
+def test_counting_in_a_sum_changes_no_index() -> None:
+    sums = schema_of(UsageSum)
+    assert sums.column("value") in sums.columns, "what a counting upsert adds to"
+    assert not [index for index in sums.indexes if "value" in index.name]
+
+
+@document(
+    "holdfast_usage_events/{id}", id=CompositeId("tenant_id", "fact"), tenant="tenant_id", append_only=True,
+    indexes=[Index("month", "at"), Index("-at")],
+)  # fmt: skip
+class EarlierEvent(UsageEventFields, rename="camel"):
+    """The ledger with the indexes of an earlier release."""
+
+
+@document(
+    "holdfast_usage_sums/{id}", id=CompositeId("tenant_id", "metric", "day", "shard"), tenant="tenant_id",
+    indexes=[
+        Index("metric", "day", "value"), Index("metric", "month", "value"), Index("month", "metric", "day"),
+    ],
+)  # fmt: skip
+class EarlierSum(UsageSumFields, rename="camel"):
+    """The sums with the indexes of an earlier release."""
+
+
+@document(
+    "holdfast_allowances/{id}", id=CompositeId("tenant_id", "name"), tenant="tenant_id",
+    indexes=[Index("name")],
+)  # fmt: skip
+class EarlierAllowance(AllowanceFields, rename="camel"):
+    pass
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_usage_of_an_earlier_release_is_counted_on(request: pytest.FixtureRequest, engine: str) -> None:
+    url = request.getfixturevalue(f"{engine}_url")
+    models = MeterModels(event=EarlierEvent, sums=EarlierSum, allowance=EarlierAllowance)
+    earlier = await open_store(url, models.all)
+    await earlier.migrate()
+    await record_facts(earlier.privileged(), [_fact(n) for n in range(30)], models=models)
+    await earlier.close()
+    store = await open_store(url, DOCUMENTS)
+    assert not [step for step in await store.migrate() if "index" in step]
+    assert await record_facts(store.privileged(), [_fact(n) for n in range(20, 50)]) == Recorded(20, 10)
+    meter = Meter(store, tenant_id="acme")
+    assert await meter.month("calls", "2026-11") == await meter.day("calls", "2026-11-15") == 50
+    assert await meter.rebuild("2026-11") == []
+    dropped = await store.migrate(MigrationRequest(drop=True))
+    assert "drop index holdfast_usage_sums__metric_day_value" in dropped
+    assert await record_facts(store.privileged(), [_fact(50)]) == Recorded(1, 0)
+    assert await meter.rebuild("2026-11") == []
     await store.close()

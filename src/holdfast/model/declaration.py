@@ -37,6 +37,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim | None
     path_only: tuple[str, ...]
     all_columns: bool
+    counters: tuple[str, ...]
     upgrades: Mapping[int, Upgrade]
 
 
@@ -142,6 +143,12 @@ class FieldResolver:
         if columns[0].kind != "time" or not columns[0].nullable or columns[1].kind != "integer":
             raise DeclarationError(f"{self._where}: a claim needs `due: datetime | None` and `fence: int`")
         return columns
+
+    def add_counters(self) -> None:
+        """Give each counter its column."""
+        for name in self._declared.counters:
+            if self.column(name).kind != "integer" or self.column(name).nullable:
+                raise DeclarationError(f"{self._where}: a counter is a field of type int", name)
 
     def never_empty(self) -> tuple[Column, ...]:
         """Return the columns that can't be empty: the tenant and the lane."""

@@ -89,6 +89,7 @@ class Schema(Generic[D]):
         self.membership = declared.membership
         self.indexes = names.indexes()
         names.check()
+        names.add_counters()
         self.immutable = names.immutable()
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None
         # Fields that a claim changes: engines may change them without rewriting the JSON.

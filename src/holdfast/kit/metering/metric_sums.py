@@ -37,14 +37,16 @@ class MetricSums:
         return upsert(row, {"value": Increment(by)})
 
     async def day(self, metric: str, day: str) -> int:
-        return int(await self._store.sum(self._of(metric).where("day", "==", day), "value"))
+        return await self._total(self._of(metric, day[:7]).where("day", "==", day))
 
     async def month(self, metric: str, month: str) -> int:
-        days = self._of(metric).where("day", ">=", f"{month}-01").where("day", "<=", f"{month}-31")
-        return int(await self._store.sum(days, "value"))
+        return await self._total(self._of(metric, month).order_by("day"))
 
-    def _of(self, metric: str) -> Query[UsageSumFields]:
-        return Query(self._kind).where("metric", "==", metric)
+    def _of(self, metric: str, month: str) -> Query[UsageSumFields]:
+        return Query(self._kind).where("month", "==", month).where("metric", "==", metric).limit(PAGE)
+
+    async def _total(self, query: Query[UsageSumFields]) -> int:
+        return sum([row.doc.value async for row in self._store.scan(query)])
 
     async def by_day(self, month: str) -> dict[str, dict[str, int]]:
         sums: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
