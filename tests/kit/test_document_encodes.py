@@ -26,7 +26,7 @@ class Tally(Document):
     count: int = 0
 
 
-DOCUMENTS = [Tally, InboxItem, InboxQueue, *METER_MODELS.all, *OUTBOX_MODELS.all]
+DOCUMENTS: list[type[Document]] = [Tally, InboxItem, InboxQueue, *METER_MODELS.all, *OUTBOX_MODELS.all]
 Encodes = Counter[str]
 
 
