@@ -65,13 +65,13 @@ bench-quick: .venv/.stamp-dev ## the same with small numbers
 
 system-packages: ## install Chromium, PgBouncer, axe-core, miniflare and payloads of GitHub for the tests, where that can be done unasked (root on Debian)
 	@missing=""; \
-	command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"; \
+	command -v chromium-headless-shell >/dev/null 2>&1 || missing="chromium-headless-shell fonts-dejavu-core"; \
 	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$$missing pgbouncer"; \
 	command -v npm >/dev/null 2>&1 || missing="$$missing npm"; \
 	test -z "$$missing" \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 && apt-get update -qq \
 	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; } \
-	|| echo "some tests need what is not installed here (Debian: apt-get install $$missing)"
+	|| echo "some tests need what is not installed here, or are slower without (Debian: apt-get install $$missing)"
 	@test -f .cache/node_modules/axe-core/axe.min.js && test -d .cache/node_modules/@octokit/webhooks-examples \
 	&& test -d .cache/node_modules/miniflare \
 	|| npm install --prefix .cache --no-save --silent --no-audit --no-fund axe-core@4 @octokit/webhooks-examples@7 miniflare@4 \

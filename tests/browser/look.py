@@ -54,6 +54,7 @@ async def crowded(page: Page) -> list[str]:
 
 
 def chromium() -> str | None:
-    """Where the machine's own Chromium is."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    """The path of the machine's Chromium; the one without windows takes a third of the processor time."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = (shutil.which(name) for name in names)
     return next((path for path in found if path), None)
