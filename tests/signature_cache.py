@@ -1,18 +1,24 @@
 """What the web framework reads of route handlers, read once a run.
 
-Hundreds of tests build the application anew out of the same functions; parsing their signatures is most of
-that work.
+Hundreds of tests build the application anew out of the same functions; parsing their signatures,
+copying them, listing all routes for each route and modelling arguments are most of that work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
+from functools import cache, partial
 from types import FunctionType
 from typing import Any
 
 import pytest
+from litestar import Router
 from litestar._signature import SignatureModel
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.utils.signature import ParsedSignature
 
 
@@ -41,6 +47,58 @@ def cache_signatures(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ParsedSignature, "from_fn", from_fn)
     patch.setattr(SignatureModel, "create", create)
+    patch.setattr(Router, "route_handler_method_map", property(_RouteMap().of))
+    model = BaseRouteHandler.create_kwargs_model
+
+    def defer(handler: BaseRouteHandler, path_parameters: Any) -> _Deferred:
+        return _Deferred(partial(model, handler, path_parameters))
+
+    patch.setattr(BaseRouteHandler, "create_kwargs_model", defer)
+    patch.setattr(BaseRouteHandler, "__deepcopy__", _copy_for_router, raising=False)
+
+
+def _copy_for_router(handler: BaseRouteHandler, memo: dict[int, Any]) -> BaseRouteHandler:
+    """A handler of the copied router; what it declares is never changed, so both have the same."""
+    made = copy(handler)
+    made.owner = deepcopy(handler.owner, memo)
+    return made
+
+
+class _Deferred:
+    """A model of a handler's arguments, built at the first request: most routes get none in a test."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self._build = cache(build)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._build(), name)
+
+
+class _RouteMap:
+    """The routes of the router that is being filled, by path; each is added once."""
+
+    def __init__(self) -> None:
+        self._routes: Sequence[BaseRoute] = ()
+        self._added: dict[int, BaseRoute] = {}
+        self._map: dict[str, Any] = {}
+
+    def of(self, router: Router) -> dict[str, Any]:
+        if router.routes is not self._routes:
+            self._routes, self._added, self._map = router.routes, {}, defaultdict(dict)
+        for route in router.routes:
+            if id(route) not in self._added:
+                self._added[id(route)] = route
+                self._add(route)
+        return self._map
+
+    def _add(self, route: BaseRoute) -> None:
+        if isinstance(route, HTTPRoute):
+            methods = {name: handler for handler in route.route_handlers for name in handler.http_methods}
+            self._map[route.path].update(methods)
+        elif isinstance(route, WebSocketRoute):
+            self._map[route.path]["websocket"] = route.route_handler
+        elif isinstance(route, ASGIRoute):
+            self._map[route.path]["asgi"] = route.route_handler
 
 
 def _identity(fn: Callable[..., Any]) -> Hashable:

@@ -25,7 +25,7 @@ from holdfast.http.oidc import OidcAuthenticator
 from holdfast.http.openapi import description
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.scheduler import SchedulerAuthenticator
-from holdfast.http.validation import query_names
+from holdfast.http.validation import QueryNames
 from holdfast.http.visitors import VisitorReader
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiTokens, CurrentVisitor, Sessions
@@ -71,7 +71,7 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
         request_max_body_size=BODY_BYTES_MAX,
     )
     check_declared(app)
-    app.state.query_names = query_names(app)
+    app.state.query_names = QueryNames(app)
     surface = AsgiApp(
         app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config,
         changes=ChangeStream(runtime.store, topics_of(runtime)), formats=formats, rate_limiter=rate_limiter,

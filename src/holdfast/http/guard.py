@@ -104,7 +104,7 @@ class RouteGuard:
         except ForbiddenError as fault:
             await self._record_refusal(connection, handler, arrival.caller, fault)
             raise
-        allowed = connection.app.state.query_names.get(id(connection.scope["route_handler"]))
+        allowed = connection.app.state.query_names.of(connection.scope["route_handler"])
         if allowed is not None:
             check_query(set(connection.query_params.keys()), allowed)
 

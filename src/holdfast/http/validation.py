@@ -16,24 +16,37 @@ from holdfast.kit.access.authorization import PUBLIC, VISITOR
 
 _NO_BODY: Final = "send a JSON body, {} where there is nothing to say"
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]+)`")
-QueryNames = dict[int, frozenset[str]]
 
 
-def query_names(app: Litestar) -> QueryNames:
-    """The query parameters that each handler declares, its dependencies' included.
+class QueryNames:
+    """The query parameters that each handler declares, its dependencies' included; read at its first call.
 
     Pages and public routes are left out: links to them, and providers that redirect to them, add their own.
     """
-    found: QueryNames = {}
-    for route in app.routes:
-        for handler, model in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
-            open_ended = handler.opt.get("page") or handler.opt.get("needs") in (None, PUBLIC, VISITOR)
-            if not open_ended and "request" not in handler.parsed_fn_signature.parameters:
-                # The guard itself reads `tenant`, which links to every route may carry.
-                found[id(handler)] = frozenset(
-                    ["tenant", *(one.field_alias for one in model.expected_query_params)]
-                )
-    return found
+
+    def __init__(self, app: Litestar) -> None:
+        self._models = {
+            id(handler): model
+            for route in app.routes
+            if isinstance(route, HTTPRoute)
+            for handler, model in route.route_handler_map.values()
+            if _is_closed(handler)
+        }
+        self._names: dict[int, frozenset[str]] = {}
+
+    def of(self, handler: BaseRouteHandler) -> frozenset[str] | None:
+        """The names that a handler takes; None where it takes any."""
+        key = id(handler)
+        if key in self._models and key not in self._names:
+            declared = self._models[key].expected_query_params
+            # The guard itself reads `tenant`, which links to every route may carry.
+            self._names[key] = frozenset(["tenant", *(one.field_alias for one in declared)])
+        return self._names.get(key)
+
+
+def _is_closed(handler: BaseRouteHandler) -> bool:
+    open_ended = handler.opt.get("page") or handler.opt.get("needs") in (None, PUBLIC, VISITOR)
+    return not open_ended and "request" not in handler.parsed_fn_signature.parameters
 
 
 def check_query(sent: set[str], allowed: frozenset[str]) -> None:

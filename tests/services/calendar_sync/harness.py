@@ -184,7 +184,7 @@ class Harness:
         await self.runtime.close()
         self.config = msgspec.structs.replace(self.config, keys=keys or self.config.keys)
         self.runtime = await open_runtime(self.config, self.clock)
-        self.server.app = create_app(self.runtime)
+        self.server.swap(self.runtime)
 
     server: Any = None
 
@@ -217,8 +217,16 @@ class SwappableApp:
 
     def __init__(self) -> None:
         self.app: Any = None
+        self._runtime: Runtime | None = None
+
+    def swap(self, runtime: Runtime) -> None:
+        """Serve this runtime; its application is made for the first request, which many tests never make."""
+        self.app, self._runtime = None, runtime
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.app is None:
+            assert self._runtime is not None
+            self.app = create_app(self._runtime)
         await self.app(scope, receive, send)
 
 
@@ -259,7 +267,7 @@ async def calendar_harness(
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
         config = msgspec.structs.replace(base, service_settings={"calendar_sync": table}, **(more or {}))
         runtime = await open_runtime(config, clock)
-        app.app = create_app(runtime)
+        app.swap(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))
         harness = Harness(google, config, clock, file, runtime, client, stack, app)
         try:
