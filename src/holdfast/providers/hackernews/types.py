@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-ItemKind = Literal["job", "story", "comment", "poll", "pollopt"]
 StoryList = Literal["newstories", "topstories", "beststories"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from holdfast.services.calendar_sync.sync.mapping_store import ReloadResult
 from holdfast.store import Query, QueryPage, Transaction, put
 
 AREA: Final = "calendar-sync"
+_operation: Final = partial(operation, area=AREA, platform=True)
 DAY_MS: Final = 86_400_000
 D = TypeVar("D", bound=Document)
 
@@ -49,14 +51,14 @@ class CalendarSync:
 
     # -- acts -------------------------------------------------------------------------------------
 
-    @operation("calendar_sync.reload_requested", area=AREA, verb="reload", needs="admin", platform=True)
+    @_operation("calendar_sync.reload_requested", verb="reload", needs="admin")
     async def reload(self, by: Operator) -> ReloadResult:
         """Read the mappings from their source now; what waits for credentials is tried again."""
         self.engine.require_in_use()
         response: ReloadResult = await self._order(by, "reload", details=None)
         return response
 
-    @operation("calendar_sync.renewal_requested", area=AREA, verb="renew", needs="admin", platform=True)
+    @_operation("calendar_sync.renewal_requested", verb="renew", needs="admin")
     async def renew(
         self, by: Operator, *, threshold_ms: int = DAY_MS, dry_run: bool = False
     ) -> RenewalResponse:
@@ -75,7 +77,7 @@ class CalendarSync:
         )
         return renewed
 
-    @operation("calendar_sync.registration_requested", area=AREA, verb="force", needs="admin", platform=True)
+    @_operation("calendar_sync.registration_requested", verb="force", needs="admin")
     async def force(self, by: Operator, *, reason: str = "") -> ForcedResponse:
         """Replace every channel by a new one, from the mappings; safe to repeat."""
         self.engine.require_loaded()
@@ -106,10 +108,7 @@ class CalendarSync:
         counts = {"registered": forced.opened, "stopped": forced.stopped, "failed": forced.failed}
         return OrderResult(response, "calendar_sync.channels_forced", {"reason": order.reason, **counts})
 
-    @operation(
-        "calendar_sync.channel_stopped", area=AREA, verb="stop", needs="admin", subject="channel_id",
-        platform=True,
-    )  # fmt: skip
+    @_operation("calendar_sync.channel_stopped", verb="stop", needs="admin", subject="channel_id")
     async def stop_channel(self, by: Operator, channel_id: str, *, reason: str = "") -> StoppedResponse:
         """Stop one channel; a calendar that is still mapped gets another first."""
         self.engine.require_loaded()
@@ -127,10 +126,7 @@ class CalendarSync:
             replaced_by=live[0].channel_id if live else "",
         )  # fmt: skip
 
-    @operation(
-        "calendar_sync.sync_requested", area=AREA, verb="sync", needs="admin", subject="calendar_id",
-        platform=True,
-    )  # fmt: skip
+    @_operation("calendar_sync.sync_requested", verb="sync", needs="admin", subject="calendar_id")
     async def request_sync(self, by: Operator, calendar_id: str, *, full: bool = False) -> None:
         """Make a calendar due for a sync; NotFoundError for one that is not mapped."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import msgspec
@@ -35,6 +35,7 @@ from holdfast.services.hackernews.story_store import stored_stories
 from holdfast.services.hackernews.worker import StoryWorker
 
 AREA: Final = "hackernews"
+_operation: Final = partial(operation, area=AREA, platform=True)
 PAGES_MAX: Final = 200
 LOOKUP_MIN: Final = 16
 # Sign-ins of an address, whether they succeed or not.
@@ -163,9 +164,7 @@ class HackerNews:
 
     # -- readers' sessions ------------------------------------------------------------------------
 
-    @operation(
-        "hackernews.signed_in", area=AREA, verb="sign-in", needs="public", subject="account", platform=True
-    )
+    @_operation("hackernews.signed_in", verb="sign-in", needs="public", subject="account")
     async def sign_in(self, by: Operator, account: str, *, password: str, replaces: str = "") -> str:
         """Return the cookie of a new session if Hacker News lets the account in, else UnverifiedError.
 
@@ -183,7 +182,7 @@ class HackerNews:
             raise UnverifiedError("that name and password don't match at Hacker News")
         return await by.commit(lambda tx: self.visitors.begin(account, tx, replaces=replaces), across=True)
 
-    @operation("hackernews.signed_out", area=AREA, verb="sign-out", needs="public", platform=True)
+    @_operation("hackernews.signed_out", verb="sign-out", needs="public")
     async def sign_out(self, by: Operator) -> None:
         """End the caller's session, for copies of its cookie too; nothing happens without one."""
         caller = by.caller
@@ -194,38 +193,34 @@ class HackerNews:
 
     # -- acts of operators ------------------------------------------------------------------------
 
-    @operation(
-        "hackernews.stories_hidden", area=AREA, verb="hide", needs="admin", subject="reader", platform=True
-    )
+    @_operation("hackernews.stories_hidden", verb="hide", needs="admin", subject="reader")
     async def hide(self, by: Operator, reader: str, story_ids: Sequence[int]) -> int:
         """Hide up to 400 stories on a reader's behalf; return how many were not hidden before."""
         return await by.commit(
             lambda tx: self.hides.add(reader, story_ids, tx), details={"storyIds": list(story_ids)}
         )
 
-    @operation(
-        "hackernews.story_unhidden", area=AREA, verb="unhide", needs="admin", subject="reader", platform=True
-    )
+    @_operation("hackernews.story_unhidden", verb="unhide", needs="admin", subject="reader")
     async def unhide(self, by: Operator, reader: str, story_id: int) -> bool:
         """Show a story again on a reader's behalf; False where it was not hidden."""
         return await by.commit(
             lambda tx: self.hides.remove(reader, story_id, tx), details={"storyId": story_id}
         )
 
-    @operation("hackernews.worker_requested", area=AREA, verb="run", needs="admin", platform=True)
+    @_operation("hackernews.worker_requested", verb="run", needs="admin")
     async def run_worker(self, by: Operator) -> StoryRound:
         """Run a round of the worker now; RetryLaterError while another process runs one."""
         self.sources.require_enabled()
         await by.append()
         return await self.worker.run()
 
-    @operation("hackernews.cache_cleared", area=AREA, verb="clear", needs="admin", platform=True)
+    @_operation("hackernews.cache_cleared", verb="clear", needs="admin")
     async def clear_cache(self, by: Operator) -> None:
         """Forget the cached list of every timespan, in all processes."""
         await by.commit(self.cache.clear)
         self.cache.forget()
 
-    @operation("hackernews.backfill_requested", area=AREA, verb="backfill", needs="admin", platform=True)
+    @_operation("hackernews.backfill_requested", verb="backfill", needs="admin")
     async def backfill(
         self, by: Operator, *, first_id: int, last_id: int, report: Report | None = None
     ) -> BackfillProgress:

@@ -14,9 +14,9 @@ from holdfast.kit.access.authorization import has_role
 from holdfast.kit.schedules.cron import check_cron, next_slot
 from holdfast.operation import Operator, operation
 from holdfast.services.gwi.models.automation import Instance, InstanceSchedule, Template
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import AgentRun, RunTrigger, RunType, TriggerSource
 from holdfast.services.gwi.models.tenants import Repo, RiskMode
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.run_starts import RunRequest, RunStarts, receipt_of, started_details
 from holdfast.store import Query, QueryPage, Store, Transaction, create, patch, put
 
@@ -122,7 +122,7 @@ class Automation:
 
         return await by.commit(act, subject=template.id, details={"name": name}, across=True)
 
-    @operation("instance.created", area=AREA, verb="create", needs="developer", audit=AUDIT)
+    @gwi_operation("instance.created", area=AREA, verb="create", needs="developer")
     async def create_instance(
         self, by: Operator, template_id: str, *, name: str, repo_id: str,
         configuration: Mapping[str, Any] | None = None,
@@ -148,7 +148,7 @@ class Automation:
             act, subject=instance.id, details={"template": template.id, "name": name, "repoId": repo_id}
         )
 
-    @operation("run_started", area=AREA, verb="run", needs="developer", subject="instance_id", audit=AUDIT)
+    @gwi_operation("run_started", area=AREA, verb="run", needs="developer", subject="instance_id")
     async def run_instance(
         self, by: Operator, instance_id: str, *, source: TriggerSource = "api"
     ) -> AgentRun:
@@ -160,9 +160,7 @@ class Automation:
             fields=receipt_of,
         )  # fmt: skip
 
-    @operation(
-        "schedule.created", area=AREA, verb="schedule", needs="developer", subject="instance_id", audit=AUDIT
-    )
+    @gwi_operation("schedule.created", area=AREA, verb="schedule", needs="developer", subject="instance_id")
     async def create_schedule(
         self, by: Operator, instance_id: str, *, cron: str, time_zone: str = "UTC"
     ) -> InstanceSchedule:
@@ -185,9 +183,7 @@ class Automation:
 
         return await by.commit(act, details={"schedule": schedule.id, "cron": cron, "timeZone": time_zone})
 
-    @operation(
-        "schedule.changed", area=AREA, verb="schedule", needs="developer", subject="schedule_id", audit=AUDIT
-    )
+    @gwi_operation("schedule.changed", area=AREA, verb="schedule", needs="developer", subject="schedule_id")
     async def enable_schedule(self, by: Operator, schedule_id: str, *, enabled: bool) -> InstanceSchedule:
         """Stop a schedule, or let it go on from its next time."""
 

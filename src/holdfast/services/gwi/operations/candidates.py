@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from holdfast.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from holdfast.kit.access.authorization import has_role
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.candidate_application import CandidateApplication, may_vote
 from holdfast.services.gwi.candidate_revision import (
     PatchRequest,
@@ -26,14 +26,13 @@ from holdfast.services.gwi.candidate_revision import (
 )
 from holdfast.services.gwi.domain.patches import ChangePlan
 from holdfast.services.gwi.domain.votes import CandidateStatus, Vote, VoteDecision, count_approvals, outcome
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.runs import TriggerSource
 from holdfast.services.gwi.models.work import LIVE, Candidate, WorkItem, WorkStatus
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.operations.queue import item_in
 from holdfast.services.gwi.patch_preparation import PatchPreparation
 from holdfast.store import Query, QueryPage, Store, Transaction, create, put
 
-AREA: Final = "gwi"
 COMMENT_CHARACTERS_MAX: Final = 2_000
 # One of these is decided about; a new one for its item waits until it is not.
 OPEN: Final[tuple[CandidateStatus, ...]] = ("draft", "ready", "approved", "failed")
@@ -87,7 +86,7 @@ class Candidates:
             raise _unknown(candidate_id)
         return inside
 
-    @operation("candidate.created", area=AREA, verb="propose", needs="developer", audit=AUDIT)
+    @gwi_operation("candidate.created", verb="propose", needs="developer")
     async def create(
         self, by: Operator, item_id: str, *, plan: ChangePlan | None = None, patch: PatchRequest | None = None
     ) -> Candidate:
@@ -106,9 +105,7 @@ class Candidates:
 
         return await self._commit(by, act)
 
-    @operation(
-        "candidate.revised", area=AREA, verb="propose", needs="developer", subject="candidate_id", audit=AUDIT
-    )
+    @gwi_operation("candidate.revised", verb="propose", needs="developer", subject="candidate_id")
     async def revise(
         self,
         by: Operator,
@@ -135,9 +132,7 @@ class Candidates:
 
         return await self._commit(by, act)
 
-    @operation(
-        "candidate.voted", area=AREA, verb="vote", needs="developer", subject="candidate_id", audit=AUDIT
-    )
+    @gwi_operation("candidate.voted", verb="vote", needs="developer", subject="candidate_id")
     async def vote(
         self,
         by: Operator,
@@ -178,10 +173,7 @@ class Candidates:
         voted = await self._commit(by, act, decision=decision, voter=voter)
         return repeated[0] if repeated else voted
 
-    @operation(
-        "candidate.vote_revoked", area=AREA, verb="vote", needs="developer", subject="candidate_id",
-        audit=AUDIT,
-    )  # fmt: skip
+    @gwi_operation("candidate.vote_revoked", verb="vote", needs="developer", subject="candidate_id")
     async def revoke_vote(self, by: Operator, candidate_id: str, *, user_id: str = "") -> Candidate:
         """Take one's own approval back, until the candidate is applied; it may then lack approvals."""
         now, voter = self._clock.now(), _voter(by, user_id)
@@ -203,10 +195,7 @@ class Candidates:
 
         return await self._commit(by, act, voter=voter)
 
-    @operation(
-        "candidate.application_started", area=AREA, verb="apply", needs="admin", subject="candidate_id",
-        audit=AUDIT,
-    )  # fmt: skip
+    @gwi_operation("candidate.application_started", verb="apply", needs="admin", subject="candidate_id")
     async def apply(self, by: Operator, candidate_id: str, *, source: TriggerSource = "api") -> Candidate:
         """Start the run that makes the pull request; one that is being or was applied stays as it is.
 

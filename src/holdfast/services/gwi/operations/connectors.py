@@ -9,11 +9,11 @@ from msgspec import Meta
 
 from holdfast.errors import NotFoundError, VersionConflictError
 from holdfast.kit.vault import Vault
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.projection import project
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import ConnectorConfig
-from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
+from holdfast.services.gwi.operations.declaration import gwi_operation
+from holdfast.services.gwi.operations.tenants import receipt_fields, require_tenant
 from holdfast.store import Query, QueryPage, Store, Transaction, delete, put
 
 SECRETS_MAX: Final = 20
@@ -83,9 +83,7 @@ class ConnectorOperations:
         opened = self._sealed.open(stored.doc.secrets, tenant_id, connector_id).reveal()
         return msgspec.json.decode(opened, type=dict[str, str])
 
-    @operation(
-        "connector.configured", area=AREA, verb="update", needs="admin", subject="connector_id", audit=AUDIT
-    )
+    @gwi_operation("connector.configured", verb="update", needs="admin", subject="connector_id")
     async def configure(self, by: Operator, connector_id: str, change: ConnectorChange) -> ConnectorView:
         """Store a connector's configuration; its secrets are sealed."""
 
@@ -123,9 +121,7 @@ class ConnectorOperations:
             updated_by=by.actor, **sealed,
         )  # fmt: skip
 
-    @operation(
-        "connector.removed", area=AREA, verb="remove", needs="admin", subject="connector_id", audit=AUDIT
-    )
+    @gwi_operation("connector.removed", verb="remove", needs="admin", subject="connector_id")
     async def remove(self, by: Operator, connector_id: str) -> ConnectorView:
         """Delete a connector with its secrets."""
 

@@ -20,13 +20,13 @@ from holdfast.errors import (
     NotFoundError,
 )
 from holdfast.kit.access import Roles
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.domain.plans import seats_left
 from holdfast.services.gwi.domain.roles import may_grant
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import INVITE_S, Invite, Member, MemberRole, Tenant
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.operations.profiles import profile_write
-from holdfast.services.gwi.operations.tenants import AREA, PAGE_MAX, receipt_fields, require_tenant
+from holdfast.services.gwi.operations.tenants import PAGE_MAX, receipt_fields, require_tenant
 from holdfast.store import Query, QueryPage, Store, Transaction, Write, create, delete, patch, put
 
 EMAIL_PATTERN: Final = r"^[^@\s]{1,64}@[^@\s]{1,190}$"
@@ -81,7 +81,7 @@ class MemberOperations:
         query = Query(Invite).order_by("-created_at").limit(limit).after(cursor)
         return await self._store.tenant(tenant_id).query(query)
 
-    @operation("member.invited", area=AREA, verb="invite", needs="admin", audit=AUDIT)
+    @gwi_operation("member.invited", verb="invite", needs="admin")
     async def invite(self, by: Operator, asked: NewInvite) -> SentInvite:
         """Invite an e-mail address for seven days; nobody gives a higher role than they have."""
         self._check_grant(by, asked.role)
@@ -102,9 +102,7 @@ class MemberOperations:
         made = await self._commit(by, act, f"Invite {email}", subject=invite_id_of(token), details=details)
         return SentInvite(invite=made, token=token)
 
-    @operation(
-        "member.invite_cancelled", area=AREA, verb="invite", needs="admin", subject="invite_id", audit=AUDIT
-    )
+    @gwi_operation("member.invite_cancelled", verb="invite", needs="admin", subject="invite_id")
     async def cancel_invite(self, by: Operator, invite_id: str) -> Invite:
         """Cancel a pending invitation of this tenant."""
 
@@ -120,7 +118,7 @@ class MemberOperations:
 
         return await self._commit(by, act, "Cancel the invitation", subject=invite_id)
 
-    @operation("member.joined", area=AREA, verb="accept", needs="person", audit=AUDIT)
+    @gwi_operation("member.joined", verb="accept", needs="person")
     async def accept(self, by: Operator, token: str) -> Member:
         """Become a member by an invitation to the caller's verified address; again, it returns the same."""
         invite_id = invite_id_of(token)
@@ -166,7 +164,7 @@ class MemberOperations:
         tx.write(*await profile_write(tx, by.caller, now=now))
         return member
 
-    @operation("member.changed", area=AREA, verb="role", needs="owner", subject="user_id", audit=AUDIT)
+    @gwi_operation("member.changed", verb="role", needs="owner", subject="user_id")
     async def change(self, by: Operator, user_id: str, change: MemberChange) -> Member:
         """Change a member's role, suspend or restore them; a tenant keeps an active owner."""
         named = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
@@ -186,7 +184,7 @@ class MemberOperations:
         self._forget(user_id)
         return done
 
-    @operation("member.removed", area=AREA, verb="remove", needs="admin", subject="user_id", audit=AUDIT)
+    @gwi_operation("member.removed", verb="remove", needs="admin", subject="user_id")
     async def remove(self, by: Operator, user_id: str) -> Member:
         """Remove a member whose role is not above the caller's; a tenant keeps an active owner."""
 

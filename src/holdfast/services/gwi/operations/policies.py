@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import VersionConflictError
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.domain.policy import NO_POLICY, policy_errors
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import Tenant, TenantPolicy
-from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
+from holdfast.services.gwi.operations.declaration import gwi_operation
+from holdfast.services.gwi.operations.tenants import receipt_fields, require_tenant
 from holdfast.store import Store, Transaction, patch
 
 
@@ -42,7 +42,7 @@ class PolicyOperations:
             valid=True,
         )  # fmt: skip
 
-    @operation("policy.saved", area=AREA, verb="policy", needs="admin", audit=AUDIT)
+    @gwi_operation("policy.saved", verb="policy", needs="admin")
     async def save(self, by: Operator, change: PolicyChange) -> TenantPolicy:
         """Save a policy as the next version; one with errors is stored with them and does not apply."""
         errors = policy_errors(change.document)

@@ -10,12 +10,11 @@ from msgspec import Meta
 
 from holdfast.errors import NotFoundError
 from holdfast.model import Caller
-from holdfast.operation import Operator, operation
-from holdfast.services.gwi.models.records import AUDIT
+from holdfast.operation import Operator
 from holdfast.services.gwi.models.tenants import TENANT_PATTERN, Preferences, UserProfile
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.store import Store, Transaction, Write, create, put
 
-AREA: Final = "gwi"
 # The ids of people whose issuer's subjects are GitHub's user ids, by the issuer's `user_prefix`.
 GITHUB_PREFIX: Final = "github:"
 
@@ -68,7 +67,7 @@ class ProfileOperations:
         stored = await self._store.get(UserProfile, caller.user_id)
         return new_profile(caller, now=self._clock.now()) if stored is None else stored.doc
 
-    @operation("profile.changed", area=AREA, verb="update", needs="person", audit=AUDIT)
+    @gwi_operation("profile.changed", verb="update", needs="person")
     async def change(self, by: Operator, change: ProfileChange) -> UserProfile:
         """Change what is named of the caller's own profile."""
         named = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}

@@ -11,14 +11,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.candidate_application import may_vote
 from holdfast.services.gwi.domain.subjects import WorkType
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.work import LIVE, WorkItem, WorkStatus
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.store import Query, QueryPage, Store, Transaction, put
 
-AREA: Final = "gwi"
 ITEMS_MAX: Final = 100
 REASON_CHARACTERS_MAX: Final = 500
 WAKE_BATCH: Final = 100
@@ -143,13 +142,13 @@ class WorkQueue:
             average_score=await store.avg(among(LIVE), "score"),
         )  # fmt: skip
 
-    @operation("item.dismissed", area=AREA, verb="dismiss", needs="developer", subject="item_id", audit=AUDIT)
+    @gwi_operation("item.dismissed", verb="dismiss", needs="developer", subject="item_id")
     async def dismiss(self, by: Operator, item_id: str, *, reason: str = "") -> WorkItem:
         """Dismiss an item; later signals about its subject make a new one."""
         (item,) = await self._change(by, [item_id], ItemChange(status="dismissed", reason=reason))
         return item
 
-    @operation("items.changed", area=AREA, verb="change", needs="developer", audit=AUDIT)
+    @gwi_operation("items.changed", verb="change", needs="developer")
     async def change(self, by: Operator, item_ids: Sequence[str], change: ItemChange) -> list[WorkItem]:
         """Assign, snooze, date or move some items, all or none of them."""
         return await self._change(by, item_ids, change)
@@ -171,7 +170,7 @@ class WorkQueue:
         details = {"items": ids, **msgspec.to_builtins(change.given())}
         return await by.commit(act, subject=ids[0] if len(ids) == 1 else "", details=details)
 
-    @operation("items.woken", area=AREA, verb="wake", needs="service", audit=AUDIT)
+    @gwi_operation("items.woken", verb="wake", needs="service")
     async def wake(self, by: Operator, item_ids: Sequence[str]) -> list[WorkItem]:
         """End the snooze of items whose time has come."""
         now = self._clock.now()

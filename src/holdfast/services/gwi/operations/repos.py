@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import LimitReachedError, NotFoundError
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.plural import plural
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import Repo, RepoSettings, RiskMode, Tenant, repo_id_of
-from holdfast.services.gwi.operations.tenants import AREA, receipt_fields, require_tenant
+from holdfast.services.gwi.operations.declaration import gwi_operation
+from holdfast.services.gwi.operations.tenants import receipt_fields, require_tenant
 from holdfast.store import Query, QueryPage, Snapshot, Store, Transaction, patch, put
 
 
@@ -107,7 +107,7 @@ class RepoOperations:
             raise NotFoundError(f"this tenant has no repository {repo_id!r}")
         return stored.doc
 
-    @operation("repo.connected", area=AREA, verb="connect", needs="admin", audit=AUDIT)
+    @gwi_operation("repo.connected", verb="connect", needs="admin")
     async def connect(self, by: Operator, asked: list[NewRepo]) -> list[Repo]:
         """Connect repositories, or enable and rename those that are known."""
 
@@ -121,7 +121,7 @@ class RepoOperations:
             fields=receipt_fields(by, "Connect repositories", ", ".join(names)),
         )  # fmt: skip
 
-    @operation("repo.configured", area=AREA, verb="update", needs="developer", subject="repo_id", audit=AUDIT)
+    @gwi_operation("repo.configured", verb="update", needs="developer", subject="repo_id")
     async def configure(self, by: Operator, repo_id: str, change: RepoChange) -> Repo:
         """Change the settings that are named."""
 
@@ -134,7 +134,7 @@ class RepoOperations:
         fields = receipt_fields(by, f"Configure {repo_id}", "settings")
         return await by.commit(act, details=msgspec.to_builtins(change), fields=fields)
 
-    @operation("repo.disconnected", area=AREA, verb="connect", needs="admin", subject="repo_id", audit=AUDIT)
+    @gwi_operation("repo.disconnected", verb="connect", needs="admin", subject="repo_id")
     async def disconnect(self, by: Operator, repo_id: str) -> Repo:
         """Disable a repository; its history stays."""
 

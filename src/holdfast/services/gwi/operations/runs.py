@@ -11,9 +11,9 @@ from holdfast.errors import ConflictError, NotFoundError
 from holdfast.kit.metering import MeterFactory
 from holdfast.kit.runs import Join, Runs
 from holdfast.kit.runs.models import RunStatus
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.projection import project
-from holdfast.services.gwi.models.records import AUDIT, METER, AuditRecord
+from holdfast.services.gwi.models.records import METER, AuditRecord
 from holdfast.services.gwi.models.runs import (
     RUNS,
     AgentRun,
@@ -24,6 +24,7 @@ from holdfast.services.gwi.models.runs import (
     RunTotals,
     RunType,
 )
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.run_starts import (
     AT_ONCE,
     RunRequest,
@@ -71,7 +72,7 @@ class RunOperations:
         self._store, self._meters, self._joins = store, meters, tuple(joins)
         self.starts, self.clock = starts, store.clock
 
-    @operation("run_started", area=AREA, verb="start", needs="developer", audit=AUDIT)
+    @gwi_operation("run_started", area=AREA, verb="start", needs="developer")
     async def start_run(self, by: Operator, request: RunRequest) -> AgentRun:
         """Start a run, within the limits of the tenant's plan."""
         return await by.commit(
@@ -79,7 +80,7 @@ class RunOperations:
             subject=lambda run: run.id, details=started_details, fields=receipt_of,
         )  # fmt: skip
 
-    @operation("approval_granted", area=AREA, verb="approve", needs="admin", subject="run_id", audit=AUDIT)
+    @gwi_operation("approval_granted", area=AREA, verb="approve", needs="admin", subject="run_id")
     async def approve(self, by: Operator, run_id: str, *, reason: str = "") -> AgentRun:
         """Let a run go on with the changes that it proposes; LimitReachedError where no place is free."""
 
@@ -94,7 +95,7 @@ class RunOperations:
             act, details={"reason": reason}, fields=lambda run: receipt_of(run, evidence=reason)
         )
 
-    @operation("approval_rejected", area=AREA, verb="reject", needs="admin", subject="run_id", audit=AUDIT)
+    @gwi_operation("approval_rejected", area=AREA, verb="reject", needs="admin", subject="run_id")
     async def reject(self, by: Operator, run_id: str, *, reason: str = "") -> AgentRun:
         """Cancel a run instead of making the changes that it proposes."""
 
@@ -125,9 +126,7 @@ class RunOperations:
         )))  # fmt: skip
         return run
 
-    @operation(
-        "run_cancel_requested", area=AREA, verb="cancel", needs="developer", subject="run_id", audit=AUDIT
-    )
+    @gwi_operation("run_cancel_requested", area=AREA, verb="cancel", needs="developer", subject="run_id")
     async def cancel(self, by: Operator, run_id: str, *, reason: str = CANCELLED) -> AgentRun:
         """Let no further step begin; a run that no worker holds ends at once."""
 

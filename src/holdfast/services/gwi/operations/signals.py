@@ -16,9 +16,8 @@ import msgspec
 import structlog
 
 from holdfast.errors import ConflictError, NotFoundError, RetryLaterError
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.domain.subjects import SignalSource
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import Tenant
 from holdfast.services.gwi.models.work import (
     DedupeEntry,
@@ -29,10 +28,10 @@ from holdfast.services.gwi.models.work import (
     WorkSignal,
     dedupe_id,
 )
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.signal_processing import SignalProcessing, SignalResult
 from holdfast.store import Query, QueryPage, Store, Transaction, create, put
 
-AREA: Final = "gwi"
 BATCH: Final = 50
 PAYLOAD_BYTES_MAX: Final = 200_000
 TITLE_CHARACTERS_MAX: Final = 500
@@ -137,7 +136,7 @@ class Signals:
             raise NotFoundError(f"there is no signal {signal_id!r}", "signal")
         return stored.doc
 
-    @operation("signal.recorded", area=AREA, verb="record", needs="developer", audit=AUDIT)
+    @gwi_operation("signal.recorded", verb="record", needs="developer")
     async def record(
         self,
         by: Operator,
@@ -164,7 +163,7 @@ class Signals:
             act, subject=external_id, details=lambda signal: {"signal": signal.id, "source": source}
         )
 
-    @operation("signal.processed", area=AREA, verb="process", needs="developer", audit=AUDIT)
+    @gwi_operation("signal.processed", verb="process", needs="developer")
     async def process(self, by: Operator, *, limit: int = BATCH) -> ProcessReport:
         """Turn pending signals into work items, the oldest first, each in a commit of its own."""
         store, results = self._store.tenant(by.tenant_id), list[SignalResult]()
@@ -180,7 +179,7 @@ class Signals:
             failed=statuses.count("failed"), results=results,
         )  # fmt: skip
 
-    @operation("signal.retried", area=AREA, verb="retry", needs="developer", subject="signal_id", audit=AUDIT)
+    @gwi_operation("signal.retried", verb="retry", needs="developer", subject="signal_id")
     async def retry(self, by: Operator, signal_id: str) -> WorkSignal:
         """Have a failed signal processed again."""
 

@@ -11,9 +11,8 @@ from msgspec import Meta
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit.access import Roles
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.domain.plans import PLANS, PlanName
-from holdfast.services.gwi.models.records import AUDIT
 from holdfast.services.gwi.models.tenants import (
     ConnectorConfig,
     Installation,
@@ -25,10 +24,10 @@ from holdfast.services.gwi.models.tenants import (
     TenantSettings,
     tenant_id_of,
 )
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.operations.profiles import profile_write
 from holdfast.store import Query, QueryPage, Store, Transaction, create, delete, patch
 
-AREA: Final = "gwi"
 TENANTS_MAX: Final = 100
 # More than any plan allows, so that one page has all.
 PAGE_MAX: Final = 500
@@ -117,7 +116,7 @@ class TenantOperations:
         query = Query(Tenant).order_by("-created_at").limit(limit).after(cursor)
         return await self._store.privileged().query(query)
 
-    @operation("tenant.created", area=AREA, verb="create", needs="person", audit=AUDIT)
+    @gwi_operation("tenant.created", verb="create", needs="person")
     async def create(self, by: Operator, asked: NewTenant) -> Tenant:
         """Create an organisation's tenant and make the caller its owner; again, it returns the same.
 
@@ -146,7 +145,7 @@ class TenantOperations:
         )  # fmt: skip
         return made or await self.get(tenant_id)
 
-    @operation("tenant.settings_changed", area=AREA, verb="update", needs="admin", audit=AUDIT)
+    @gwi_operation("tenant.settings_changed", verb="update", needs="admin")
     async def change_settings(self, by: Operator, change: SettingsChange) -> Tenant:
         """Change the settings that are named."""
         named = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
@@ -155,34 +154,34 @@ class TenantOperations:
             intent="Change the settings", details=named,
         )  # fmt: skip
 
-    @operation("tenant.paused", area=AREA, verb="pause", needs="admin", audit=AUDIT)
+    @gwi_operation("tenant.paused", verb="pause", needs="admin")
     async def pause(self, by: Operator, *, reason: str = "") -> Tenant:
         """Let no run start until the tenant is resumed; those that run end as usual."""
         change = {"paused_at": self._clock.now(), "paused_reason": reason}
         return await self._change(by, lambda _: change, intent=reason or "Pause", details={"reason": reason})
 
-    @operation("tenant.resumed", area=AREA, verb="resume", needs="admin", audit=AUDIT)
+    @gwi_operation("tenant.resumed", verb="resume", needs="admin")
     async def resume(self, by: Operator) -> Tenant:
         """Let runs start again."""
         change = {"paused_at": None, "paused_reason": ""}
         return await self._change(by, lambda _: change, intent="Resume")
 
-    @operation("tenant.suspended", area=AREA, verb="suspend", needs="owner", audit=AUDIT)
+    @gwi_operation("tenant.suspended", verb="suspend", needs="owner")
     async def suspend(self, by: Operator, *, reason: str = "") -> Tenant:
         """Refuse runs until the tenant is activated again."""
         return await self._set_status(by, "suspended", reason)
 
-    @operation("tenant.activated", area=AREA, verb="activate", needs="owner", audit=AUDIT)
+    @gwi_operation("tenant.activated", verb="activate", needs="owner")
     async def activate(self, by: Operator, *, reason: str = "") -> Tenant:
         """End a suspension, or take a deactivated tenant into use again."""
         return await self._set_status(by, "active", reason)
 
-    @operation("tenant.deactivated", area=AREA, verb="deactivate", needs="owner", audit=AUDIT)
+    @gwi_operation("tenant.deactivated", verb="deactivate", needs="owner")
     async def deactivate(self, by: Operator, *, reason: str = "") -> Tenant:
         """Take the tenant out of use; members and documents stay."""
         return await self._set_status(by, "deactivated", reason)
 
-    @operation("tenant.plan_changed", area=AREA, verb="plan", needs="owner", audit=AUDIT)
+    @gwi_operation("tenant.plan_changed", verb="plan", needs="owner")
     async def change_plan(self, by: Operator, plan: PlanName) -> Tenant:
         """Change the plan; its limits replace those of the tenant."""
         change = {"plan": plan, "plan_limits": PLANS[plan]}
@@ -190,7 +189,7 @@ class TenantOperations:
             by, lambda _: change, intent=f"Change the plan to {plan}", details={"plan": plan}
         )
 
-    @operation("tenant.deleted", area=AREA, verb="delete", needs="owner", audit=AUDIT)
+    @gwi_operation("tenant.deleted", verb="delete", needs="owner")
     async def delete(self, by: Operator, *, confirm: str) -> Tenant:
         """Remove members, invitations and connectors, disable the repositories; audit and usage stay.
 

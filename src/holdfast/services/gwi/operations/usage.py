@@ -9,10 +9,11 @@ import msgspec
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.kit.metering import Drift, MeterFactory, month_of
 from holdfast.kit.metering.meter import limit_state
-from holdfast.operation import Operator, operation
+from holdfast.operation import Operator
 from holdfast.services.gwi.domain.plans import PlanName, concurrent_runs_max
-from holdfast.services.gwi.models.records import AUDIT, METER, UsageFact
+from holdfast.services.gwi.models.records import METER, UsageFact
 from holdfast.services.gwi.models.tenants import Tenant
+from holdfast.services.gwi.operations.declaration import gwi_operation
 from holdfast.services.gwi.run_starts import AT_ONCE, check_active
 from holdfast.store import Query, QueryPage, Store, Transaction
 
@@ -72,7 +73,7 @@ class UsageOperations:
     def __init__(self, store: Store, meters: MeterFactory) -> None:
         self._store, self._meters = store, meters
 
-    @operation("usage.mended", area="usage", verb="rebuild", needs="admin", audit=AUDIT)
+    @gwi_operation("usage.mended", area="usage", verb="rebuild", needs="admin")
     async def rebuild(self, by: Operator, *, month: str = "", mend: bool = False) -> UsageDrift:
         """Add a month's ledger up again and compare it with the sums; with `mend`, set sums right."""
         chosen, meter = month or self.current_month, self._meters(by.tenant_id, models=METER)

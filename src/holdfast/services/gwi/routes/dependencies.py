@@ -11,7 +11,7 @@ from holdfast import routing
 from holdfast.idempotent_route import Idempotent
 from holdfast.services.gwi.models.runs import RequestRecord
 from holdfast.services.gwi.operations import Gwi
-from holdfast.services.gwi.operations.tenants import AREA
+from holdfast.services.gwi.operations.declaration import AREA
 
 # The answer is stored in the act's own commit; a repeatable act may make several, or be of another tenant.
 ATOMIC: Final = Idempotent(kind=RequestRecord)
