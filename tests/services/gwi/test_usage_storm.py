@@ -12,6 +12,7 @@ import pytest
 from holdfast.errors import ConflictError, LimitReachedError, RetryLaterError
 from holdfast.kit.metering import day_of, month_of
 from holdfast.kit.metering.models import fact_id
+from holdfast.kit.metering.periods import month_span
 from holdfast.model import Document
 from holdfast.services.gwi.models.records import (
     PlanAllowance,
@@ -67,7 +68,8 @@ class UsageReader:
             for name in (f"runs {month_of(now)}", AT_ONCE)
         ]
         # Every fact moves the sums in its own commit, so with them the ledger is unchanged too.
-        query = Query(UsageFact).where("month", "==", month_of(now)).order_by("at").limit(500)
+        first, last = month_span(month_of(now))
+        query = Query(UsageFact).where("at", ">=", first).where("at", "<=", last).order_by("at").limit(500)
         facts = [fact.doc async for fact in self._store.scan(query)]
         return {"facts": facts, "totals": totals, "sums": sums, "taken": taken, "tenant": tenant.doc}
 
