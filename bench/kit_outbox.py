@@ -140,16 +140,9 @@ async def against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
     count = place.scale(5_000, 1_000)
     with receiving() as port:
         async with ours_on(place.url(engine), port) as ours, raw_on(place.url(engine), port) as raw:
-            told = 0
-
-            async def settled() -> int:
-                nonlocal told
-                before, told = told, raw.settled
-                return told - before
-
             yield Pair(
                 lambda: end_to_end(count, ours.put_out, ours.settled),
-                lambda: end_to_end(count, raw.put_out, settled),
+                lambda: end_to_end(count, raw.put_out, raw.newly_settled),
             )
 
 

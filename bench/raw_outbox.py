@@ -181,12 +181,17 @@ class RawLoop:
         self._ended: list[str] = []
         self._any_ended = asyncio.Event()
         self._wake = asyncio.Event()
-        self.settled = 0
+        self.settled = self._reported = 0
         self._tasks = [asyncio.create_task(self._dispatch()), asyncio.create_task(self._settle())]
 
     async def put_out(self, body: bytes) -> None:
         await self.book.insert(new_delivery(body))
         self._wake.set()
+
+    async def newly_settled(self) -> int:
+        """The number settled since the last call."""
+        before, self._reported = self._reported, self.settled
+        return self._reported - before
 
     async def close(self) -> None:
         for task in self._tasks:
