@@ -83,6 +83,15 @@ def flat_out(peer: str, full: int, quick: int) -> Open:
 
 
 @asynccontextmanager
+async def floor(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """An ASGI server against a protocol; both verify and neither keeps anything."""
+    count, url = place.scale(8_000, 2_000), place.url(engine)
+    with _server("empty", url) as mine, _server("minimal-empty", url) as theirs:
+        async with _senders(mine) as ours, _senders(theirs) as other:
+            yield Pair(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
+
+
+@asynccontextmanager
 async def flat_out_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
     """The 99th percentile of both servers while they get all they can take."""
     count = place.scale(8_000, 2_000)
@@ -133,6 +142,10 @@ WORKLOADS = [
     Workload(
         name="take webhooks in, 64 connections", engines=("postgres",), unit="messages/s", goal=Goal(0.5),
         other_name="bare protocol, table of its own", open=flat_out("minimal", 8_000, 2_000),
+    ),
+    Workload(
+        name="verify webhooks over ASGI, keep none: the floor", engines=("sqlite full",), unit="messages/s",
+        goal=Goal(0.0), other_name="bare protocol, keeps none", open=floor,
     ),
     Workload(
         name="take webhooks in, 64 connections, p99", engines=_ENGINES, unit="ms",

@@ -66,7 +66,7 @@ class Ingest(asyncio.Protocol):
         state = self._keyed.copy()
         state.update(body)
         fits = hmac.compare_digest("sha256=" + state.hexdigest(), headers.get("x-hub-signature-256", ""))
-        if fits:
+        if fits and self._group is not None:
             received_us = time.time_ns() // 1_000
             await self._group.put((
                 headers["x-github-delivery"], received_us, _ENCODE(headers).decode(), body,
@@ -74,9 +74,9 @@ class Ingest(asyncio.Protocol):
         self._transport.write(_ANSWER % (202 if fits else 401))
 
 
-async def serve(url: str, listener: Any, *, secret: str) -> None:
+async def serve(url: str, listener: Any, *, secret: str, keep: bool) -> None:
     """Serve on a listening socket until the process is ended."""
-    group = await group_commit(url)
+    group = await group_commit(url) if keep else None
     server = await asyncio.get_running_loop().create_server(
         lambda: Ingest(group, secret.encode()), sock=listener
     )

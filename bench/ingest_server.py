@@ -1,8 +1,9 @@
-"""Four servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
+"""Servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
 
 `ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
 knows no other errors than a wrong signature; `minimal` is a protocol without a framework and with a table of
-its own; `fastapi` is FastAPI with SQLAlchemy, one commit a request.
+its own; `fastapi` is FastAPI with SQLAlchemy, one commit a request. `empty` and `minimal-empty` are `bare`
+and `minimal` without a store: what the way there costs when nothing is kept.
 """
 
 from __future__ import annotations
@@ -97,7 +98,14 @@ async def _keep_by_hand(url: str) -> Keep:
 
 
 async def bare(url: str) -> Any:
-    keep = await _keep_by_hand(url)
+    return _verifying(await _keep_by_hand(url))
+
+
+async def empty(url: str) -> Any:
+    return _verifying(None)
+
+
+def _verifying(keep: Keep | None) -> Any:
     key = SECRET.encode()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -110,7 +118,7 @@ async def bare(url: str) -> Any:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         expected = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
         fits = hmac.compare_digest(expected, headers.get("x-hub-signature-256", ""))
-        if fits:
+        if fits and keep is not None:
             mark, now = headers["x-github-delivery"], datetime.now(UTC)
             await keep(InboxItem(
                 id=f"bench_{mark}", tenant_id="-", source="bench", message_id=mark, received_at=now,
@@ -126,12 +134,12 @@ async def bare(url: str) -> Any:
 
 async def _serve(kind: str, url: str) -> None:
     models: dict[str, Callable[[str], Awaitable[Any]]] = {
-        "ours": ours, "bare": bare, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
+        "ours": ours, "bare": bare, "empty": empty, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
     }  # fmt: skip
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    if kind == "minimal":
+    if kind.startswith("minimal"):
         print(listener.getsockname()[1], flush=True)
-        await ingest_minimal.serve(url, listener, secret=SECRET)
+        await ingest_minimal.serve(url, listener, secret=SECRET, keep=kind == "minimal")
         return
     app = await models[kind](url)
     print(listener.getsockname()[1], flush=True)
