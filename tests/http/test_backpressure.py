@@ -8,6 +8,7 @@ import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,12 @@ from holdfast.config import RequestLimits
 from holdfast.errors import RetryLaterError
 from holdfast.http import backpressure
 from holdfast.http.backpressure import REFUSAL_WAIT_S_MAX, REFUSALS_PER_S, Backpressure
+from holdfast.http.ingest import Ingest
 from holdfast.kit.inbox import Inbox, InboxItem, InboxLimits, InboxQueue, InboxWorker, Source
 from holdfast.providers.github import GithubVerifier
+from holdfast.service import Webhook
 from holdfast.store import Transaction, create
+from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.testing import ManualClock
 from tests.http.bed import SECRET, serving
 from tests.kit.eventually import until, until_found
@@ -81,6 +85,34 @@ async def test_of_too_many_at_once_some_wait_and_the_rest_are_sent_away(sqlite_u
     await asyncio.gather(*taken)
     assert most == 2
     await message()
+    await store.close()
+
+
+async def test_a_refused_message_is_not_read_and_costs_the_store_nothing(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, [InboxItem])
+    gate = Backpressure(store, RequestLimits(webhook_concurrency=1, webhook_waiting_max=1))
+    hook = Webhook(path="/webhook", source=SOURCE)
+    ingest = Ingest(
+        hook, Inbox(store), path=hook.path, time_limit_s=30, large=asyncio.Semaphore(1), backpressure=gate
+    )  # fmt: skip
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("the body was read")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with gate:
+        waiting = asyncio.create_task(gate.__aenter__())
+        await asyncio.sleep(0)
+        before = (IO_COUNTERS.reads, IO_COUNTERS.writes)
+        status = await ingest({"method": "POST", "path": "/webhook", "headers": []}, receive, send)
+        assert (IO_COUNTERS.reads, IO_COUNTERS.writes) == before
+    assert status == 503
+    assert (b"retry-after", b"1") in sent[0]["headers"]
+    await waiting
+    await gate.__aexit__()
     await store.close()
 
 

@@ -8,7 +8,7 @@ commit has all that wait for it, so the ones of handling would otherwise be few 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -39,30 +39,35 @@ class Backpressure:
         self._worker = worker
         if worker is not None:
             worker.on_room = self._admit
-        self._at_work, self._entering, self._queue = 0, 0, deque[asyncio.Future[None]]()
+        self._at_work = self._entering = 0
+        self._queue = OrderedDict[asyncio.Future[None], None]()
         self._refusal_s = float("-inf")
         self._backlog, self._counted_s = 0, float("-inf")
         self._counting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         """Take one of the places; raises RetryLaterError past a bound."""
+        self.raise_if_full()
+        if not self._queue and self._has_place():
+            self._at_work += 1
+        else:
+            await self._wait_for_place()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._at_work -= 1
+        self._admit()
+        self._count_again()
+
+    def raise_if_full(self) -> None:
+        """Raise RetryLaterError where a message would be refused, before anything of it is read."""
         if self._backlog >= self._limits.backlog_max:
             self._count_again()
             raise RetryLaterError(
                 f"{self._backlog:,} messages wait to be handled already; send it again later",
                 after_s=BACKLOG_AFTER_S,
             )
-        if not self._queue and self._has_place():
-            self._at_work += 1
-            return
         if len(self._queue) >= self._limits.webhook_waiting_max:
             raise _busy()
-        await self._wait_for_place()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._at_work -= 1
-        self._admit()
-        self._count_again()
 
     def _has_place(self) -> bool:
         """Whether one more may be stored now; a local worker that runs must have room for it too."""
@@ -74,7 +79,7 @@ class Backpressure:
 
     async def _wait_for_place(self) -> None:
         turn = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._queue[turn] = None
         try:
             async with asyncio.timeout(WAIT_S_MAX):
                 await turn
@@ -85,15 +90,15 @@ class Backpressure:
                 self._entering -= 1
                 self._at_work -= 1
                 self._admit()
-            elif turn in self._queue:
-                self._queue.remove(turn)
+            else:
+                self._queue.pop(turn, None)
             if isinstance(fault, TimeoutError):
                 raise _busy() from None
             raise
 
     def _admit(self) -> None:
         while self._queue and self._has_place():
-            turn = self._queue.popleft()
+            turn, _ = self._queue.popitem(last=False)
             if not turn.cancelled():
                 self._at_work += 1
                 self._entering += 1

@@ -100,9 +100,11 @@ class Ingest:
     async def _respond(self, raw: RawHeaders, receiving: Coroutine[Any, Any, Receipt]) -> WebhookResponse:
         limit = self._deadlines.limit()
         try:
+            self._backpressure.raise_if_full()
             with limit:
                 received = await receiving
         except HoldfastError as fault:
+            receiving.close()
             return await self._refuse(fault, request_id_in(raw))
         except Exception as fault:
             id = request_id_in(raw)
