@@ -162,6 +162,22 @@ async def test_a_stopped_dispatcher_finishes_what_is_under_way_and_gives_back_th
     assert len(receiver.requests) == 4
 
 
+async def test_no_more_deliveries_are_held_than_the_limit_however_many_are_due(live_store: Store) -> None:
+    held: list[int] = []
+
+    async def note(received: Received) -> bytes:
+        held.append(dispatcher.under_way)
+        return OK
+
+    async with receiving(note) as receiver:
+        for name in ("a", "b", "c"):
+            endpoint = await endpoint_at(live_store, receiver.url(), name)
+            await send(live_store, endpoint, *(f"{name}-{n}" for n in range(8)))
+        async with dispatching(live_store, held_max=5) as dispatcher:
+            await receiver.received(24)
+    assert 1 <= max(held) <= 5
+
+
 async def test_two_dispatchers_send_each_delivery_once(live_store: Store) -> None:
     async with receiving() as receiver, dispatching(live_store), dispatching(live_store):
         endpoint = await endpoint_at(live_store, receiver.url())

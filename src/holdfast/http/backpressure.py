@@ -1,8 +1,9 @@
 """Backpressure on webhooks: a bounded number at work, a bounded number waiting, a bounded backlog.
 
 Whatever is past a bound is answered 503 with `Retry-After`, so that handling keeps its share of the process,
-and everybody else is answered. While messages wait to be handled, few webhooks are stored at once: each
-commit has all that wait for it, so the ones of handling would otherwise be few among many.
+and everybody else is answered. Each commit has all that wait for it, so handling would be little among much
+that is stored: webhooks are stored as the worker of this process has room for them, and only a few at once
+while messages wait to be handled.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ WAIT_S_MAX: Final = 5.0
 BEHIND: Final = 500
 CONCURRENCY_BEHIND: Final = 4
 # Senders that come again at once would take all of the process for refusals.
-REFUSALS_PER_S: Final = 500.0
-REFUSAL_WAIT_S_MAX: Final = 5.0
+REFUSALS_PER_S: Final = 250.0
+REFUSAL_WAIT_S_MAX: Final = 8.0  # senders give up after 10 s or more
 
 
 class Backpressure:

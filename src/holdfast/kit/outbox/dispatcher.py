@@ -63,7 +63,7 @@ class Dispatcher(WorkerLoop[Delivery]):
     send gets at least half.
 
     An endpoint's rate holds for all dispatchers on the store together, its concurrency and breaker for each.
-    Dispatchers with one sender share its `shares`.
+    Dispatchers with one sender share its `shares`. Each has at most `held_max` deliveries in memory.
 
     Example:
         dispatcher = Dispatcher(store, sender, signing=EndpointSecrets(vault).signing)
@@ -226,9 +226,12 @@ class Dispatcher(WorkerLoop[Delivery]):
     # -- claiming ---------------------------------------------------------------------------------
 
     async def _fetch(self, scope: ClaimScope) -> None:
+        limit = min(self._batch_max, self._concurrency - self.under_way)
+        if limit < 1:
+            return
         until_s = self._clock.monotonic() + self._lease_s
         claimed = await self._store.claim_due(
-            self._models.delivery, limit=self._batch_max, lease_s=self._lease_s, owner=self.owner,
+            self._models.delivery, limit=limit, lease_s=self._lease_s, owner=self.owner,
             per_lane=scope.per_endpoint, after_lane=self._after_endpoint, skip_lanes=scope.skip,
             only_lanes=scope.only,
         )  # fmt: skip
@@ -237,7 +240,7 @@ class Dispatcher(WorkerLoop[Delivery]):
             name = snapshot.doc.endpoint_id
             counts[name] = counts.get(name, 0) + 1
             self._queues.get(name).add(ClaimedDelivery(snapshot.doc, until_s))
-        cut = len(claimed) >= self._batch_max
+        cut = len(claimed) >= limit
         self._queues.record_claim(scope, counts, cut=cut)
         if cut and scope.only is None:
             self._after_endpoint = _last_visited(counts, self._after_endpoint)
