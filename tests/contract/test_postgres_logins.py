@@ -136,6 +136,9 @@ async def test_a_plain_login_reads_as_its_row_says_whatever_the_session_claims(
         for connection in (member, stranger):
             await _claim_to_be(connection, tenant=tenant, role=role)
         assert await _keys(member, "offers") == {"o1"}
+        assert await member.fetch("SELECT id FROM view_offers") == [("o1",)]
+        assert await member.fetch("SELECT id FROM view_holdfast_users") == []
+        assert await stranger.fetch("SELECT id FROM view_offers") == []
         assert await member.execute("UPDATE offers SET _version = 0") == "UPDATE 0"
         assert await _keys(stranger, "offers") == set()
 

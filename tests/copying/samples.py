@@ -28,6 +28,8 @@ def sample(cls: type[Document], number: int) -> Any:
         fields[name] = f"{name[:3]}-{chance.choice('aZ~é')}{number:04}"
     if schema.tenant is not None and schema.tenant.path != schema.path.parameters[-1]:
         fields[schema.tenant.path] = chance.choice(("acme", "hoge", "-"))
+    if "schema_version" in fields:
+        fields["schema_version"] = schema.version
     if schema.claim is not None:
         fields[schema.claim.fence] = chance.randrange(1_000)
     if schema.claim is not None and schema.claim.lane:

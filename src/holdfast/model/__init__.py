@@ -12,6 +12,7 @@ from holdfast.model.access import (
     Membership,
 )
 from holdfast.model.claim import Claim
+from holdfast.model.columns import HIDDEN
 from holdfast.model.document import Document, document, schema_of
 from holdfast.model.identity import CompositeId, ProvidedId, TimestampId, UlidId, ZeroPaddedId
 from holdfast.model.index import Index
@@ -23,6 +24,7 @@ __all__ = [
     "ADMINS_READ",
     "ANONYMOUS",
     "DEVELOPERS_READ",
+    "HIDDEN",
     "MEMBERS_READ",
     "SERVICE",
     "SERVICE_ONLY",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import NODEFAULT, UNSET
+from msgspec import NODEFAULT, UNSET, Meta
 from msgspec import inspect as mi
 
 from holdfast.errors import UnknownFieldError, WrongTypeError
@@ -100,21 +100,35 @@ def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column
     return Column(path, stored, simple, nullable, _reader(path.split("."), kind, optional))
 
 
-ReadableKind = Literal["integer", "number", "boolean", "text", "decimal", "json"]
+ReadableKind = Literal["integer", "number", "boolean", "text", "decimal", "json", "time", "date", "bytes"]
 _READABLE: dict[type[mi.Type], ReadableKind] = {
     mi.IntType: "integer", mi.FloatType: "number", mi.BoolType: "boolean", mi.DecimalType: "decimal",
     mi.DictType: "json", mi.StructType: "json", mi.ListType: "json", mi.AnyType: "json", mi.UnionType: "json",
-    mi.VarTupleType: "json", mi.SetType: "json", mi.FrozenSetType: "json",
+    mi.VarTupleType: "json", mi.SetType: "json", mi.FrozenSetType: "json", mi.DateTimeType: "time",
+    mi.DateType: "date", mi.BytesType: "bytes",
 }  # fmt: skip
 
 
 def readable_kind(kind: mi.Type) -> ReadableKind:
-    """Return the kind of a column that only shows a field of a stored document; times and dates are text."""
+    """Return the kind of a field for people who read with SQL; several types in one field are JSON."""
     kind = _strip(kind)
     if isinstance(kind, mi.UnionType):
         rest = [t for t in kind.types if not isinstance(t, mi.NoneType)]
         return readable_kind(rest[0]) if len(rest) == 1 else "json"
+    values = enum_values(kind)
+    if values is not None:
+        simple = _literal(tuple(values))[0]
+        return simple if simple in ("text", "integer") else "json"
     return _READABLE.get(type(kind), "text")
+
+
+# Marks a field that people never see: `hash: Annotated[str, HIDDEN]`.
+HIDDEN: Final = Meta(extra={"hidden": True})
+
+
+def is_hidden(kind: mi.Type) -> bool:
+    """Whether the field is marked with `HIDDEN`."""
+    return isinstance(kind, mi.Metadata) and bool((kind.extra or {}).get("hidden"))
 
 
 def find_field(path: str, fields: Mapping[str, mi.Field], where: str) -> tuple[str, mi.Type, bool]:

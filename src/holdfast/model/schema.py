@@ -13,7 +13,7 @@ from msgspec import inspect as mi
 
 from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.access import SERVICE_ONLY
-from holdfast.model.columns import Column, ReadableKind, find_field, readable_kind
+from holdfast.model.columns import Column, ReadableKind, find_field, is_hidden, readable_kind
 from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.identity import ProvidedId, TimestampId, UlidId
 from holdfast.model.index_entries import IndexEntries
@@ -102,6 +102,7 @@ class Schema(Generic[D]):
             for f in info.fields
             if declared.all_columns and f.encode_name not in stored and f.name not in declared.path_only
         }
+        self.hidden = frozenset(f.name for f in info.fields if is_hidden(f.type))
         self._entries = IndexEntries(self.columns, self.indexes)
         self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)

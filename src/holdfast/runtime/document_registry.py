@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DeclarationError
 from holdfast.kit.access import ApiToken, Session, Setup, SignInLink, User, VisitorSession
 from holdfast.kit.access.visitors import VISITOR_KEY
 from holdfast.kit.activity import ActivityHour, ActivityMinute
@@ -48,14 +48,6 @@ KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Endpoint: ("secrets.sealed",),
 }
 
-# Fields that people never see, though the vault does not seal them.
-_HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
-    ApiToken: ("hash",),
-    IdempotencyFields: ("result",),
-    InboxChunk: ("data",),
-    InboxItem: ("body", "headers"),
-}
-
 
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     """Every document class of a process: the kit's and those of its services."""
@@ -82,7 +74,15 @@ def claimed_by_workers(services: Sequence[Service]) -> list[type[Document]]:
 def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
     """The fields with vault ciphertext, by document class: the kit's and those of the services."""
     own = {cls: fields for one in services for cls, fields in one.sealed.items()}
-    return {**_of_subclasses(KIT_SEALED, services), **own}
+    sealed = {**_of_subclasses(KIT_SEALED, services), **own}
+    for cls, paths in sealed.items():
+        shown = schema_of(cls).fields.keys() - schema_of(cls).hidden
+        if names := shown.intersection(path.partition(".")[0] for path in paths):
+            raise DeclarationError(
+                f"{cls.__name__}: the vault seals {', '.join(sorted(names))}, which SQL views would show;"
+                " declare it `Annotated[…, HIDDEN]`"
+            )
+    return sealed
 
 
 def key_register(services: Sequence[Service]) -> KeyRegister:
@@ -104,9 +104,10 @@ def _of_subclasses(
 
 
 def hidden_fields(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
-    """The fields that people never see, by their stored names: sealed ones and `_HIDDEN`."""
-    hidden: dict[type[Document], set[str]] = {}
-    for cls, paths in (*sealed_fields(services).items(), *_of_subclasses(_HIDDEN, services).items()):
-        names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
-        hidden.setdefault(cls, set()).update(names)
-    return {cls: frozenset(names) for cls, names in hidden.items()}
+    """The fields that people never see, by their stored names."""
+    schemas = {cls: schema_of(cls) for cls in documents_of(services)}
+    return {
+        cls: frozenset(schema.fields[name].encode_name for name in schema.hidden)
+        for cls, schema in schemas.items()
+        if schema.hidden
+    }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from holdfast.errors import DeclarationError
 from holdfast.model.document import Document, schema_of
 from holdfast.model.schema import Schema
+
+VIEW_PREFIX: Final = "view_"
 
 
 class Catalog:
@@ -31,6 +33,12 @@ class Catalog:
                 raise DeclarationError(
                     f"{schema.name} and {other.name} share the collection name {group!r}, so a query across "
                     "parents would mix them; rename one"
+                )
+
+        for name, schema in self._tables.items():
+            if (taken := self._tables.get(f"{VIEW_PREFIX}{name}")) is not None:
+                raise DeclarationError(
+                    f"{taken.name}'s collection has the name of the view of {schema.name}'s; rename one"
                 )
 
     def table(self, schema: Schema[Any]) -> str:

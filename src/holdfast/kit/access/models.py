@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import SERVICE_ONLY, Document, Index, ProvidedId, Retention, document
+from holdfast.model import HIDDEN, SERVICE_ONLY, Document, Index, ProvidedId, Retention, document
 
 TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
 
@@ -31,7 +31,7 @@ class ApiToken(Document, rename="camel"):
     name: str
     role: TokenRole
     scopes: list[str]
-    hash: str
+    hash: Annotated[str, HIDDEN]
     created_at: datetime
     created_by: str = ""
     expires_at: datetime | None = None

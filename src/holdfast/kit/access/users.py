@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import hash_password, verify_password
-from holdfast.model import SERVICE_ONLY, Document, Index, Membership, ProvidedId, document
+from holdfast.model import HIDDEN, SERVICE_ONLY, Document, Index, Membership, ProvidedId, document
 from holdfast.store import Query, Store, Transaction, create, put
 
 SEARCHED_MAX: Final = 5_000
@@ -43,7 +43,7 @@ class User(Document, rename="camel"):
     id: str
     tenant_id: str = NO_TENANT
     role: UserRole
-    password: str = ""
+    password: Annotated[str, HIDDEN] = ""
     created_at: datetime
     created_by: str = ""
     generation: int = 0

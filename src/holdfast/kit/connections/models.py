@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from holdfast.errors import DeclarationError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.model_checks import check_model
 from holdfast.model import (
+    HIDDEN,
     SERVICE_ONLY,
     CompositeId,
     Document,
@@ -75,9 +76,9 @@ class ConnectionFields(Document, rename="camel"):
     payload: dict[str, Any] = {}
     scopes: list[str] = []
     asked: list[str] = []
-    access_token: str = ""
-    refresh_token: str = ""
-    former_refresh_token: str = ""
+    access_token: Annotated[str, HIDDEN] = ""
+    refresh_token: Annotated[str, HIDDEN] = ""
+    former_refresh_token: Annotated[str, HIDDEN] = ""
     expires_at: datetime | None = None
     status: Status = "connected"
     reason: str = ""
@@ -130,7 +131,7 @@ class Consent(Document, rename="camel"):
     payload: dict[str, Any] = {}
     hint: str = ""
     return_path: str = ""
-    verifier: str = ""
+    verifier: Annotated[str, HIDDEN] = ""
     bound_to: str = ""
     created_at: datetime
     expires_at: datetime

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
+from holdfast.model import HIDDEN, SERVICE_ONLY, Claim, Document, Retention, document
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -34,7 +34,7 @@ class IdempotencyFields(Document, rename="camel"):
     tenant_id: str = NO_TENANT
     status: Literal["processing", "completed", "failed"] = "processing"
     body_hash: str
-    result: StoredResponse | None = None
+    result: Annotated[StoredResponse | None, HIDDEN] = None
     created_at: datetime
     completed_at: datetime | None = None
     expires_at: datetime

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from holdfast.kit.ordered_queue import OrderedQueueFields
-from holdfast.model import SERVICE_ONLY, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
+from holdfast.model import (
+    HIDDEN,
+    SERVICE_ONLY,
+    Claim,
+    CompositeId,
+    Document,
+    Index,
+    Lifecycle,
+    Retention,
+    document,
+)
 
 KEEP_FINISHED_S: Final = 14 * 86_400
 # No request takes as long: what is older was left behind by a process that died.
@@ -22,7 +32,7 @@ class InboxChunk(Document, rename="camel"):
 
     id: str
     tenant_id: str
-    data: bytes
+    data: Annotated[bytes, HIDDEN]
 
 
 def chunk_ids(upload_id: str, count: int) -> list[str]:
@@ -91,8 +101,8 @@ class InboxItem(Document, rename="camel"):
     source: str
     message_id: str
     received_at: datetime
-    headers: dict[str, str] = {}
-    body: bytes = b""
+    headers: Annotated[dict[str, str], HIDDEN] = {}
+    body: Annotated[bytes, HIDDEN] = b""
     body_bytes: int = 0
     upload_id: str = ""
     chunks: int = 0

@@ -16,6 +16,7 @@ from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.model import (
     DEVELOPERS_READ,
+    HIDDEN,
     MEMBERS_READ,
     SERVICE_ONLY,
     Claim,
@@ -121,7 +122,7 @@ class Endpoint(Document, rename="camel"):
     status: EndpointStatus = "active"
     reason: str = ""
     event_types: list[str] = []
-    secrets: list[EndpointSecret] = []
+    secrets: Annotated[list[EndpointSecret], HIDDEN] = []
     fifo: bool = False
     concurrency: Positive = 10
     rate: Rate | None = None

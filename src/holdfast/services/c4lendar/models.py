@@ -11,12 +11,13 @@ A chat is a tenant. `event_map` and `google_connections` have the names and fiel
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from holdfast.model import (
     ADMINS_READ,
+    HIDDEN,
     SERVICE_ONLY,
     CompositeId,
     Document,
@@ -85,7 +86,7 @@ class GoogleConnection(Document):
     chat_id: str
     google_sub: str
     google_email: str
-    refresh_token_encrypted: str = ""
+    refresh_token_encrypted: Annotated[str, HIDDEN] = ""
     scopes: str = ""
     revoked: int = 0
     connected_by_telegram_user_id: int | None = None

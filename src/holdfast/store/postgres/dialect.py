@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model.columns import Kind, ReadableKind
+from holdfast.store.postgres import views
+from holdfast.store.sql.views import InspectedView, View, ViewColumn
 
 TEXT = 'TEXT COLLATE "C"'
 _DERIVED: Mapping[ReadableKind, str] = {
-    "integer": "BIGINT", "number": "DOUBLE PRECISION", "boolean": "BOOLEAN", "text": "TEXT",
-    "decimal": "NUMERIC", "json": "JSON",
+    "integer": "BIGINT", "number": "DOUBLE PRECISION", "boolean": "BOOLEAN", "decimal": "NUMERIC",
+    "json": "JSON",
 }  # fmt: skip
 
 
@@ -35,7 +37,17 @@ class PostgresDialect:
         if patched:
             value = f"(CASE WHEN _patch -> {field} IS NULL THEN {value} ELSE _patch {arrow} {field} END)"
         # A server before version 18 stores it instead: see the migration.
-        return _DERIVED[kind], f"GENERATED ALWAYS AS ({value}::{_DERIVED[kind].lower()}) VIRTUAL"
+        derived = _DERIVED.get(kind, "TEXT")
+        return derived, f"GENERATED ALWAYS AS ({value}::{derived.lower()}) VIRTUAL"
+
+    def view_type(self, column: ViewColumn) -> str:
+        return views.view_type(column)
+
+    def create_view(self, view: View, existing: InspectedView | None = None) -> list[str]:
+        return views.create_view(view, existing)
+
+    def detach_view(self, view: View, existing: InspectedView) -> list[str]:
+        return views.detach_view(view, existing)
 
     def placeholder(self, position: int) -> str:
         return f"${position}"

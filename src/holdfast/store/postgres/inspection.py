@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.store.postgres.pool import PgConnection
 from holdfast.store.postgres.security import ROLE_NAMES, SCHEMA_TABLE
+from holdfast.store.postgres.views import INCOMPLETE, SERVER_MIN, digest_of
 from holdfast.store.sql.migration import DERIVED, InspectedIndex, InspectedSchema
 from holdfast.store.sql.tables import Table, TableIndex
+from holdfast.store.sql.views import InspectedView, View
 
 _COLUMNS = """
 SELECT c.relname, a.attname, upper(format_type(a.atttypid, NULL)) AS type, l.collname,
@@ -15,6 +17,16 @@ SELECT c.relname, a.attname, upper(format_type(a.atttypid, NULL)) AS type, l.col
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_collation l ON l.oid = a.attcollation
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
   AND c.relname = ANY($1::text[]) AND a.attnum > 0 AND NOT a.attisdropped"""
+_VIEWS = """
+SELECT c.relname, obj_description(c.oid, 'pg_class') AS comment,
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid ORDER BY a.attnum) AS names,
+  ARRAY(SELECT format_type(a.atttypid, NULL) || CASE l.collname WHEN 'C' THEN ' COLLATE "C"' ELSE '' END
+    FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
+    WHERE a.attrelid = c.oid ORDER BY a.attnum) AS types,
+  ARRAY(SELECT DISTINCT r.ev_class::regclass::text FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
+    WHERE d.refobjid = c.oid AND d.classid = 'pg_rewrite'::regclass AND r.ev_class <> c.oid) AS users
+FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'v'
+  AND c.relname = ANY($1::text[])"""
 _INDEXES = """
 SELECT t.relname AS table, c.relname AS name, i.indisvalid AS valid, i.indoption::int2[]::int[] AS options,
   i.indpred IS NOT NULL AS partial,
@@ -37,7 +49,9 @@ class InspectedDatabase(InspectedSchema, kw_only=True):
     may_create_roles: bool = False
 
 
-async def inspect(connection: PgConnection, tables: Sequence[Table]) -> InspectedDatabase:
+async def inspect(
+    connection: PgConnection, tables: Sequence[Table], views: Sequence[View]
+) -> InspectedDatabase:
     found, names = InspectedDatabase(), [table.name for table in tables]
     exists = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE)
     found.has_own_tables = bool(exists)
@@ -52,12 +66,26 @@ async def inspect(connection: PgConnection, tables: Sequence[Table]) -> Inspecte
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind + (
             DERIVED if row["derived"] else ""
         )
+    found.views = await _inspect_views(connection, views)
     declared = {index.name: _shape(index) for table in tables for index in table.indexes}
     for row in await connection.fetch(_INDEXES, names):
         columns = tuple(row["columns"])
         shape = (columns, tuple(row["options"]), row["partial"])
         index = InspectedIndex(columns, shape == declared.get(row["name"]), usable=row["valid"])
         found.indexes.setdefault(row["table"], {})[row["name"]] = index
+    return found
+
+
+async def _inspect_views(connection: PgConnection, views: Sequence[View]) -> dict[str, InspectedView] | None:
+    if connection.get_server_version().major < SERVER_MIN:
+        return None
+    found, digests = dict[str, InspectedView](), {view.name: digest_of(view) for view in views}
+    for row in await connection.fetch(_VIEWS, list(digests)):
+        users, digest = tuple(row["users"]), digests[row["relname"]]
+        # One that keeps columns for views of others is replaced when those are gone.
+        as_declared = row["comment"] in ((digest, digest + INCOMPLETE) if users else (digest,))
+        columns = tuple(zip(row["names"], row["types"], strict=True))
+        found[row["relname"]] = InspectedView(columns, as_declared, users)
     return found
 
 

@@ -26,6 +26,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable
+from holdfast.store.postgres.views import create_view
 from holdfast.store.postgres.writer import VERSIONS_PER_BLOCK
 from holdfast.store.sql.migration import MigrationStep, create_statements, plan_table, select_steps
 
@@ -35,11 +36,13 @@ WAIT_S_MAX = 600.0
 
 
 def ddl(catalog: Catalog) -> list[str]:
-    """Return every statement that makes the catalog's tables, indexes and policies in an empty database."""
+    """Return every statement that makes the tables, indexes, views and policies in an empty database."""
     statements = [*_own_tables(), *security.create_roles()]
     for schema in catalog.schemas:
         mapping = PostgresTable(schema, catalog.table(schema))
-        statements += [*create_statements(mapping.tables), *security.protect(mapping)]
+        statements += [
+            *create_statements(mapping.tables), *create_view(mapping.view), *security.protect(mapping),
+        ]  # fmt: skip
     return statements
 
 
@@ -66,9 +69,8 @@ class PostgresMigration:
         try:
             async with self._exclusively(), self._connection() as connection:
                 steps = await self._pool.pinned(connection, lambda pinned: self._steps(pinned, request))
-                for group in _grouped(steps):
-                    await self._execute(connection, group)
-                return [step.label for step in steps]
+                done = [group for group in _grouped(steps) if await self._execute(connection, group)]
+                return [step.label for group in done for step in group]
         except Exception as fault:
             raise (unavailable(fault) if is_disconnected(fault) else explain(fault)) from fault
 
@@ -97,7 +99,8 @@ class PostgresMigration:
 
     async def _steps(self, connection: PgConnection, request: MigrationRequest) -> list[MigrationStep]:
         mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
-        found = await inspect(connection, [table for one in mappings for table in one.tables])
+        tables = [table for one in mappings for table in one.tables]
+        found = await inspect(connection, tables, [one.view for one in mappings])
         steps = []
         if not found.has_own_tables:
             label = "create the store's own tables"
@@ -125,7 +128,8 @@ class PostgresMigration:
             is_new = mapping.table not in found.columns
             yield from _security_step(mapping.table, security.protect(mapping), found, is_new=is_new)
 
-    async def _execute(self, connection: PgConnection, steps: list[MigrationStep]) -> None:
+    async def _execute(self, connection: PgConnection, steps: list[MigrationStep]) -> bool:
+        """Execute the steps; False, with nothing done, where others hold a lock for too long."""
         step = steps[0]
         if step.backfill:
             mapping = self._mappings[step.backfill]
@@ -135,7 +139,13 @@ class PostgresMigration:
             for statement in step.statements:
                 await connection.execute(statement, timeout=STATEMENT_S_MAX)
         else:
-            await self._pool.transact(connection, lambda connection: _run_all(connection, steps))
+            try:
+                await self._pool.transact(connection, lambda connection: _run_all(connection, steps))
+            except asyncpg.LockNotAvailableError:
+                if not step.waits_s_max:
+                    raise
+                return False
+        return True
 
 
 def _security_step(
@@ -169,6 +179,8 @@ def _supported(connection: PgConnection, statement: str) -> str:
 
 async def _run_all(connection: PgConnection, steps: list[MigrationStep]) -> None:
     for step in steps:
+        if step.waits_s_max:
+            await connection.execute(f"SET LOCAL lock_timeout = '{step.waits_s_max:g}s'")
         try:
             for statement in step.statements:
                 await connection.execute(_supported(connection, statement), timeout=STATEMENT_S_MAX)

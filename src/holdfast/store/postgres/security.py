@@ -23,6 +23,7 @@ from holdfast.model.access import NO_TENANT, ROLES, Action
 from holdfast.model.path import JOINT
 from holdfast.model.schema import Schema
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable
+from holdfast.store.postgres.views import READERS, grant_view
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import BODY, KEY
 
@@ -31,7 +32,7 @@ LOGINS: Final = "_holdfast_logins"
 SERVICE_ROLE: Final = "holdfast_service"
 ENGINE_ROLE: Final = "holdfast_engine"
 ROLE_NAMES: Final = ("holdfast_app", SERVICE_ROLE, ENGINE_ROLE)
-_CALLERS: Final = f"holdfast_app, {SERVICE_ROLE}"
+_CALLERS: Final = ", ".join(READERS)
 _POLICIES: Final[dict[str, tuple[Action, str]]] = {
     "holdfast_read": ("read", "SELECT"),
     "holdfast_create": ("create", "INSERT"),
@@ -78,7 +79,7 @@ def protect(mapping: PostgresTable) -> list[str]:
         statements += _policy(table, name, f"FOR {command} TO {_CALLERS} {' '.join(checks)}")
     # Rows of a list's table only repeat the main table's, so no policy opens them to callers.
     statements += [f"ALTER TABLE {quote(items.table)} ENABLE ROW LEVEL SECURITY" for items in mapping.lists]
-    return [*statements, *_engine_policies(mapping)]
+    return [*statements, grant_view(mapping.view), *_engine_policies(mapping)]
 
 
 def _grants(mapping: PostgresTable) -> Iterator[str]:

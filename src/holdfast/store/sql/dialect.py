@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from holdfast.model.columns import Kind, ReadableKind
+from holdfast.store.sql.views import InspectedView, View, ViewColumn
 
 
 class Dialect(Protocol):
@@ -26,6 +27,18 @@ class Dialect(Protocol):
 
         With `patched` the patch column, where it has the field, is newer.
         """
+        ...
+
+    def view_type(self, column: ViewColumn) -> str:
+        """Return the type of a view's column as inspected, empty where the database has none."""
+        ...
+
+    def create_view(self, view: View, existing: InspectedView | None = None) -> list[str]:
+        """Return the statements that create the view, or replace the existing one."""
+        ...
+
+    def detach_view(self, view: View, existing: InspectedView) -> list[str]:
+        """Return what must precede the drop of a column that the existing view uses."""
         ...
 
     def placeholder(self, position: int) -> str:

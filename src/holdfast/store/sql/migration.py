@@ -13,6 +13,7 @@ from holdfast.store.sql.backfill import Backfill, backfill_note
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.table_mapping import TableMapping
 from holdfast.store.sql.tables import PATCH, Table, TableColumn, create_index, create_table
+from holdfast.store.sql.views import InspectedView
 
 
 class InspectedIndex(msgspec.Struct, frozen=True):
@@ -24,9 +25,10 @@ class InspectedIndex(msgspec.Struct, frozen=True):
 
 
 class InspectedSchema(msgspec.Struct, kw_only=True):
-    """What a database holds: tables with their columns and indexes, and what migrations noted."""
+    """What a database holds: tables with their columns and indexes, views, and what migrations noted."""
 
     columns: dict[str, dict[str, str]] = {}
+    views: dict[str, InspectedView] | None = {}  # None where the server can't keep them as declared
     indexes: dict[str, dict[str, InspectedIndex]] = {}
     notes: dict[str, str] = {}
 
@@ -37,6 +39,7 @@ Effect = Literal["add", "align", "replace", "drop"]
 _REPLACE: Final[Effect] = "replace"
 _DROP: Final[Effect] = "drop"
 NOT_MIGRATED: Final = "the store is not migrated: `await store.migrate()`, or run `holdfast schema migrate`"
+VIEW_WAITS_S_MAX: Final = 5.0  # somebody's long query of a view must not keep a release from starting
 DERIVED: Final = " DERIVED"  # follows the type of a column that the database computes
 
 
@@ -44,7 +47,8 @@ class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step: its label for people, its statements, and what to note in the same transaction.
 
     `concurrent` statements run outside a transaction; `unused` ones touch only tables nobody uses yet;
-    `backfill` is the table whose rows are to be filled, in place of statements.
+    `backfill` is the table whose rows are to be filled, in place of statements. A step with `waits_s_max`
+    is left to the next migration when somebody's lock holds it up for so long.
     """
 
     label: str
@@ -54,6 +58,7 @@ class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     concurrent: bool = False
     unused: bool = False
     backfill: str = ""
+    waits_s_max: float = 0
     effect: Effect = "add"
 
 
@@ -98,6 +103,8 @@ class _TablePlan:
         note = found.notes.get(self._note)
         self._backfill = Backfill() if note is None else msgspec.json.decode(note, type=Backfill)
         self._dropped: set[str] = set()  # indexes that go with a replaced column
+        self._view = (found.views or {}).get(mapping.view.name)
+        self._detached: Effect | None = None  # that of the step which detached the view from the table
         self._refill_upgraded()
 
     def _refill_upgraded(self) -> None:
@@ -120,6 +127,24 @@ class _TablePlan:
             yield MigrationStep(label=f"fill {self._mapping.table}", backfill=self._mapping.table)
         for table in self._tables:
             yield from self._index_steps(table)
+        if self._found.views is not None and not self._is_new:
+            yield from self._view_steps()
+
+    def _view_steps(self) -> Iterator[MigrationStep]:
+        """Create or replace the view; beside other releases only one that lacks columns."""
+        view, existing = self._mapping.view, self._view
+        if existing is not None and existing.as_declared and not self._detached:
+            return
+        declared = {(column.name, self._dialect.view_type(column)) for column in view.columns}
+        only_adds = existing is None or set(existing.columns) < declared
+        label = f"{'replace' if existing else 'create'} view {view.name}"
+        if existing and existing.users and not set(existing.columns) <= declared:
+            label += f", with empty columns for {', '.join(existing.users)}: drop those, then migrate again"
+        yield MigrationStep(
+            label=label,
+            statements=tuple(self._dialect.create_view(view, existing)),
+            waits_s_max=VIEW_WAITS_S_MAX, effect=self._detached or ("add" if only_adds else "align"),
+        )  # fmt: skip
 
     def _table_steps(self, table: Table) -> Iterator[MigrationStep]:
         existing = self._found.columns.get(table.name)
@@ -131,6 +156,9 @@ class _TablePlan:
                 continue
             replaced = column.name in existing
             statements = self._replace(table, column.name) if replaced else []
+            effect = _effect_of_replacing(existing.get(column.name), column)
+            if replaced and (detach := self._detach_view(table, existing[column.name])):
+                statements, self._detached = [*detach, *statements], effect
             definition = column.definition.removesuffix(" NOT NULL")
             statements.append(f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {definition}")
             notes = {}
@@ -139,19 +167,28 @@ class _TablePlan:
                 notes = self._backfill_note()
             yield MigrationStep(
                 label=f"{'replace' if replaced else 'add'} column {table.name}.{column.name}",
-                statements=tuple(statements), notes=notes,
-                effect=_effect_of_replacing(existing.get(column.name), column),
+                statements=tuple(statements), notes=notes, effect=effect,
             )  # fmt: skip
         for name in sorted(existing.keys() - {c.name for c in table.columns}):
             # Columns of a list's table are never null, so that with one too many no row could be inserted.
             drop, effect = (self._replace, _REPLACE) if table.items_of else (self._drop, _DROP)
+            statements = drop(table, name)
+            if detach := self._detach_view(table, existing[name]):
+                again = self._dialect.create_view(self._mapping.view, self._view)
+                statements = [*detach, *statements, *again]
             yield MigrationStep(
-                label=f"drop column {table.name}.{name}", statements=tuple(drop(table, name)), effect=effect
+                label=f"drop column {table.name}.{name}", statements=tuple(statements), effect=effect
             )
+
+    def _detach_view(self, table: Table, existing: str) -> list[str]:
+        """Return what lets a column go that the view may use, which is not a derived one."""
+        if self._view is None or table is not self._tables[0] or existing.endswith(DERIVED):
+            return []
+        return self._dialect.detach_view(self._mapping.view, self._view)
 
     def _create(self, table: Table) -> MigrationStep:
         """Create a table; a list's table is noted as ours, so that it can go when its index goes."""
-        notes = {}
+        notes, statements = dict[str, str](), [create_table(table)]
         if table.items_of:
             notes[f"list {table.name}"] = self._mapping.table
             if not self._is_new:
@@ -159,8 +196,10 @@ class _TablePlan:
                 notes |= self._backfill_note()
         else:
             notes |= self._version_notes
+            if self._found.views is not None:
+                statements += self._dialect.create_view(self._mapping.view)
         return MigrationStep(
-            label=f"create table {table.name}", statements=(create_table(table),), notes=notes, unused=True
+            label=f"create table {table.name}", statements=tuple(statements), notes=notes, unused=True
         )
 
     def _backfill_note(self) -> dict[str, str]:

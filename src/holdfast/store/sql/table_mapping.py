@@ -15,6 +15,7 @@ from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Schema
 from holdfast.model.sort_key import NULL, ordered
+from holdfast.store.catalog import VIEW_PREFIX
 from holdfast.store.commit import Snapshot
 from holdfast.store.sql.dialect import Dialect
 from holdfast.store.sql.tables import (
@@ -31,6 +32,7 @@ from holdfast.store.sql.tables import (
     short_name,
     tables_for,
 )
+from holdfast.store.sql.views import view_of
 
 Row = Sequence[Any]
 Convert = Callable[[Any], Any]
@@ -48,6 +50,8 @@ class TableMapping:
     def __init__(self, schema: Schema[Any], table: str, dialect: Dialect) -> None:
         self.schema, self.dialect = schema, dialect
         self.table = short_name(table, dialect.names_bytes_max)
+        view = short_name(f"{VIEW_PREFIX}{self.table}", dialect.names_bytes_max)
+        self.view = view_of(schema, view, self.table)
         self.columns = plain_columns(schema)
         self.positions = tuple(schema.columns.index(c) for c in self.columns)
         self.choose = _chooser(self.positions, len(schema.columns))

@@ -9,6 +9,8 @@ from typing import Any
 from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Kind, ReadableKind
 from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.views import InspectedView, View, ViewColumn
+from holdfast.store.sqlite import views
 
 _DERIVED: Mapping[ReadableKind, str] = {"integer": "INTEGER", "number": "REAL", "boolean": "INTEGER"}
 
@@ -32,6 +34,15 @@ class SqliteDialect:
         if patched:
             value = f"iif(json_type(_patch, {path}) IS NULL, {value}, json_extract(_patch, {path}))"
         return _DERIVED.get(kind, "TEXT"), f"AS ({value}) VIRTUAL"
+
+    def view_type(self, column: ViewColumn) -> str:
+        return ""
+
+    def create_view(self, view: View, existing: InspectedView | None = None) -> list[str]:
+        return views.create_view(view)
+
+    def detach_view(self, view: View, existing: InspectedView) -> list[str]:
+        return []
 
     def placeholder(self, position: int) -> str:
         return "?"

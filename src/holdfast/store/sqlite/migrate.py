@@ -23,15 +23,19 @@ from holdfast.store.sql.migration import (
     select_steps,
 )
 from holdfast.store.sql.tables import BODY, KEY, PATCH, Table, create_index
+from holdfast.store.sql.views import InspectedView, View
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
+from holdfast.store.sqlite.views import create_view, inspect_view
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 from holdfast.store.sqlite.writer import SqliteWriter
 
 
 def ddl(catalog: Catalog) -> list[str]:
-    """Return every statement that makes the catalog's tables in an empty file."""
-    return create_statements(t for s in catalog.schemas for t in SqliteTable(s, catalog.table(s)).tables)
+    """Return every statement that makes the catalog's tables and views in an empty file."""
+    mappings = [SqliteTable(schema, catalog.table(schema)) for schema in catalog.schemas]
+    views = [text for one in mappings for text in create_view(one.view)]
+    return [*create_statements(table for one in mappings for table in one.tables), *views]
 
 
 class SqliteMigration:
@@ -78,6 +82,7 @@ class SqliteMigration:
         mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
         self._planned_version = _schema_version(transaction.connection)
         found = _inspect(transaction.connection, [table for one in mappings for table in one.tables])
+        found.views = _inspect_views(transaction.connection, [one.view for one in mappings])
         steps = [step for one in mappings for step in plan_table(one, found, request)]
         return select_steps(steps, request)
 
@@ -109,6 +114,11 @@ def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchem
     return found
 
 
+def _inspect_views(connection: apsw.Connection, views: list[View]) -> dict[str, InspectedView]:
+    stored = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'view'"))
+    return {view.name: inspect_view(view, stored[view.name]) for view in views if view.name in stored}
+
+
 def _text(sql: str) -> str:
     return sql.replace("IF NOT EXISTS ", "")
 
@@ -120,8 +130,13 @@ def _index_columns(connection: apsw.Connection, index: str) -> tuple[str, ...]:
 
 
 def _execute(connection: apsw.Connection, step: MigrationStep) -> None:
-    for statement in step.statements:
-        connection.execute(statement).fetchall()
+    # Else SQLite refuses to drop a column while any view of the file, be it somebody's, is not sound.
+    connection.execute("PRAGMA writable_schema = ON")
+    try:
+        for statement in step.statements:
+            connection.execute(statement).fetchall()
+    finally:
+        connection.execute("PRAGMA writable_schema = OFF")
     # Noted with the change itself: a kill right after it must not forget what is to be filled.
     for note in step.notes.items():
         connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", note)

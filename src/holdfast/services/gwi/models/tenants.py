@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model import (
     ADMINS_READ,
+    HIDDEN,
     SERVICE_ONLY,
     Access,
     CompositeId,
@@ -179,7 +180,7 @@ class ConnectorConfig(Document, rename="camel"):
     tenant_id: str
     enabled: bool = True
     settings: dict[str, Any] = {}
-    secrets: str = ""
+    secrets: Annotated[str, HIDDEN] = ""
     secret_names: list[str] = []
     version: Count = 1
     created_at: datetime
