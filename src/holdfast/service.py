@@ -426,7 +426,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
     errors: ErrorFormat = PLATFORM_FORMAT  # of its routes and webhooks
-    sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
+    sealed: Mapping[type[Document], Sequence[str]] = {}  # HIDDEN fields the vault seals, for `keys rotate`
     derived_keys: Sequence[DerivedKey] = ()  # the purposes of its `vault.secrets`, for `keys rotate`
     actor_prefixes: Sequence[str] = ()  # of those it names on audit trails, such as "telegram:"
     # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has it in its module

@@ -19,7 +19,7 @@ from holdfast.app import open_store
 from holdfast.errors import DeclarationError, InvalidError
 from holdfast.model import HIDDEN, Claim, Document, Index, document, schema_of
 from holdfast.runtime import documents_of, find_services
-from holdfast.store import Catalog, Fence, MigrationRequest, Store, create, patch
+from holdfast.store import Catalog, Fence, Increment, MigrationRequest, Store, create, patch, upsert
 from holdfast.store.sql import migration
 from tests.copying.samples import fill, sample
 
@@ -65,6 +65,12 @@ class Long(Document):
     text: str = ""
     stars: int = 5
     marks: list[int] = []
+
+
+@document("totals/{id}", indexes=[Index("runs")])
+class Total(Document):
+    id: str
+    runs: int
 
 
 @document("tasks/{id}", claim=Claim(due="due", fence="fence", state=("state", "taken")))
@@ -202,6 +208,14 @@ async def test_a_view_shows_natural_types_and_what_claims_and_patches_changed(ur
         assert row["text"] == "nul\ufffd and \\u0000"
     (total,) = await _rows(url, f'SELECT sum(price) AS price FROM "{view}" WHERE price < 1')
     assert round(float(total["price"]), 6) == 0.2
+
+
+async def test_a_view_shows_what_was_counted_since_the_document_was_written(url: str) -> None:
+    async with _opened(url, Total) as store:
+        await store.migrate()
+        for _ in range(2):
+            await store.commit(upsert(Total(id="a", runs=1), changes={"runs": Increment(1)}))
+    assert await _rows(url, "SELECT * FROM view_totals") == [{"id": "a", "runs": 2}]
 
 
 async def test_a_view_follows_an_added_field_and_shows_its_default_for_older_documents(url: str) -> None:

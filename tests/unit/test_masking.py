@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import schema_of
+from holdfast.errors import DeclarationError
+from holdfast.model import Document, document, schema_of
+from holdfast.model.columns import readable_kind
 from holdfast.outside_text import names_secret
-from holdfast.runtime import documents_of, find_services
+from holdfast.runtime import documents_of, find_services, sealed_fields
 from holdfast.runtime.document_browser import MASK, redact_value
 from holdfast.runtime.document_registry import hidden_fields
+from holdfast.service import Parts, Service
 
 # Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.
 HARMLESS = {
@@ -92,3 +95,29 @@ def test_no_stored_field_that_sounds_like_a_secret_is_shown_unless_somebody_foun
         and field.encode_name not in hidden.get(cls, ())
     }
     assert shown == HARMLESS
+
+
+def test_no_sql_view_shows_text_that_is_named_like_a_secret() -> None:
+    shown = {
+        (cls.__name__, name)
+        for cls in documents_of(find_services())
+        for name, field in schema_of(cls).fields.items()
+        if names_secret(field.encode_name)
+        and readable_kind(field.type) == "text"
+        and name not in schema_of(cls).hidden
+    }
+    assert shown == {("CalendarState", "sync_token")}  # of a calendar's changes; it opens nothing
+
+
+def test_a_sealed_field_that_views_would_show_is_refused() -> None:
+    @document("keyrings/{id}")
+    class Keyring(Document):
+        id: str
+        secret: str = ""
+
+    service = Service(
+        name="rings", summary="Rings.", documents=[Keyring], build=lambda _: Parts(),
+        sealed={Keyring: ["secret"]},
+    )  # fmt: skip
+    with pytest.raises(DeclarationError, match="HIDDEN"):
+        sealed_fields([service])

@@ -74,7 +74,7 @@ class BotChat(Document):
         Index("google_sub", across="tenants"),
     ],
     retention=Retention("purge_at", after_s=0),
-    access=ADMINS_READ,
+    access=SERVICE_ONLY,
 )
 class GoogleConnection(Document):
     """A Google account in a chat. The tokens are those of the connection `connection_id`.
