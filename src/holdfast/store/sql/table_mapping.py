@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from holdfast.store.sql.tables import (
     short_name,
     tables_for,
 )
-from holdfast.store.sql.views import view_of
+from holdfast.store.sql.views import View, view_of
 
 Row = Sequence[Any]
 Convert = Callable[[Any], Any]
@@ -50,8 +51,6 @@ class TableMapping:
     def __init__(self, schema: Schema[Any], table: str, dialect: Dialect) -> None:
         self.schema, self.dialect = schema, dialect
         self.table = short_name(table, dialect.names_bytes_max)
-        view = short_name(f"{VIEW_PREFIX}{self.table}", dialect.names_bytes_max)
-        self.view = view_of(schema, view, self.table)
         self.columns = plain_columns(schema)
         self.positions = tuple(schema.columns.index(c) for c in self.columns)
         self.choose = _chooser(self.positions, len(schema.columns))
@@ -70,6 +69,11 @@ class TableMapping:
     @property
     def tables(self) -> list[Table]:
         return tables_for(self.schema, self.table, self.dialect)
+
+    @cached_property
+    def view(self) -> View:
+        name = short_name(f"{VIEW_PREFIX}{self.table}", self.dialect.names_bytes_max)
+        return view_of(self.schema, name, self.table)
 
     def decode(self, row: Row) -> Any:
         """Return the document for a caller that sets the claimed fields itself."""
