@@ -8,8 +8,7 @@ over another link what the session does; where it does nothing, or can't be aske
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -19,17 +18,60 @@ PROBE_S: Final = 2.0
 Opener: TypeAlias = "Callable[[], Awaitable[PgConnection]]"
 
 
-@contextlib.contextmanager
-def probed(connection: PgConnection, opener: Opener) -> Iterator[None]:
-    """Terminate the connection, so that the block fails, once its link turns out to be dead."""
-    loop, probes = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-    timer = loop.call_later(PROBE_S, lambda: probes.append(loop.create_task(_watch(connection, opener))))
-    try:
-        yield
-    finally:
-        timer.cancel()
-        for probe in probes:
-            probe.cancel()
+class LinkProbe:
+    """Watches the statements of a pool; one timer for all, because one for each costs as much as a read."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self.statements: dict[PgConnection, ProbedStatement] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def statement(self, connection: PgConnection) -> ProbedStatement:
+        """Return a block that fails, its connection terminated, once the link turns out to be dead."""
+        return ProbedStatement(self, connection)
+
+    def arm(self) -> float:
+        """Make sure that the timer runs while statements do; return the loop's time."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(PROBE_S, self._look)
+        return now_s
+
+    def _look(self) -> None:
+        """Probe the links of late statements, and look again when the next one can be late."""
+        loop, self._timer = asyncio.get_running_loop(), None
+        now_s = loop.time()
+        for one in self.statements.values():
+            if one.probe is None and one.since_s + PROBE_S <= now_s:
+                one.probe = loop.create_task(_watch(one.connection, self._opener))
+        waiting = [one.since_s for one in self.statements.values() if one.probe is None]
+        if waiting:
+            self._timer = loop.call_at(min(waiting) + PROBE_S, self._look)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class ProbedStatement:
+    """A statement at work, and its probe once it is late."""
+
+    __slots__ = ("_link_probe", "connection", "probe", "since_s")
+
+    def __init__(self, link_probe: LinkProbe, connection: PgConnection) -> None:
+        self._link_probe, self.connection = link_probe, connection
+        self.probe: asyncio.Task[None] | None = None
+        self.since_s = 0.0
+
+    def __enter__(self) -> None:
+        self.since_s = self._link_probe.arm()
+        self._link_probe.statements[self.connection] = self
+
+    def __exit__(self, *fault: object) -> None:
+        del self._link_probe.statements[self.connection]
+        if self.probe is not None:
+            self.probe.cancel()
 
 
 async def _watch(connection: PgConnection, opener: Opener) -> None:

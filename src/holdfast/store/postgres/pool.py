@@ -14,7 +14,7 @@ from holdfast.backoff import BackOff
 from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.store.postgres.address import PostgresAddress
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
-from holdfast.store.postgres.link_probe import probed
+from holdfast.store.postgres.link_probe import LinkProbe
 
 T = TypeVar("T")
 PgConnection: TypeAlias = "asyncpg.Connection[Any]"
@@ -57,6 +57,7 @@ class ConnectionPool:
         self._idle: list[PgConnection] = []
         self._readers = asyncio.Semaphore(address.readers)
         self._closed = False
+        self._link_probe = LinkProbe(self.open)
 
     async def open(self, *, direct: bool = False) -> PgConnection:
         """Open a connection set up for documents; raises what the driver raises."""
@@ -90,7 +91,7 @@ class ConnectionPool:
     def probed(self, connection: PgConnection) -> AbstractContextManager[None]:
         """End the connection within seconds once its link turns out to be dead."""
         # Behind a pooler, a session of the server has no link of its own.
-        return nullcontext() if self.address.pooled else probed(connection, self.open)
+        return nullcontext() if self.address.pooled else self._link_probe.statement(connection)
 
     async def pinned(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work that must stay on one server connection: behind a pooler, inside a transaction."""
@@ -155,6 +156,7 @@ class ConnectionPool:
 
     async def close(self) -> None:
         self._closed = True
+        self._link_probe.close()
         while self._idle:
             await close_connection(self._idle.pop())
 
