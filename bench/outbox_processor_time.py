@@ -52,8 +52,9 @@ async def _server_pid(url: str) -> int | None:
         return None
     connection = await asyncpg.connect(url)
     backend = await connection.fetchval("SELECT pg_backend_pid()")
+    status = Path(f"/proc/{backend}/stat").read_text()  # gone with the connection
     await connection.close()
-    return int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(status.rpartition(")")[2].split()[1])
 
 
 async def compare(ways: dict[str, Run], events: int, clock: ProcessorTime) -> None:
