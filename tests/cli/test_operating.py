@@ -92,7 +92,7 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
         listed = _json("deliveries", "list", option, _AT.isoformat())
         assert len(listed["items"]) == found, option
     _text("deliveries", "list", "--since", "noon", code=2)
-    assert _text("dlq", "replay") == "1 are sent again\n"
+    assert _text("dlq", "replay") == "1 dead letter is sent again\n"
     assert _json("dlq", "list")["items"] == []
     assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
     _text("endpoints", "pause", "rms")
@@ -144,7 +144,7 @@ def test_an_endpoint_lives_from_its_creation_to_its_deletion() -> None:
     shown = _text("endpoints", "show", "crm")
     assert "secrets: 2" in shown
     assert "circuit: closed" in shown
-    assert _text("endpoints", "replay-skipped", "crm", "--dry-run") == "0 would be sent\n"
+    assert _text("endpoints", "replay-skipped", "crm", "--dry-run") == "0 deliveries would be sent\n"
     assert _json("endpoints", "replay-skipped", "crm")["changed"] == 0
     assert "whsec_" not in shown
     assert shown.count("frost") == 5

@@ -95,3 +95,10 @@ async def test_every_example_has_what_is_required(bed: Bed) -> None:
             if shown.body is not None:
                 needed = {one.path for one in shown.fields if one.required and "." not in one.path}
                 assert needed <= set(json.loads(shown.body))
+
+
+def test_a_tuple_is_described_by_the_types_of_its_places() -> None:
+    pair = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False}
+    facts = {"type": "object", "properties": {"facts": {"type": "array", "items": pair}}}
+    (field,) = ApiReference({"paths": {}}).fields(facts)
+    assert (field.path, field.kind) == ("facts", "list of [string, integer]")

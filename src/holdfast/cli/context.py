@@ -32,11 +32,11 @@ PIPE_COLUMNS = 240
 _COMMANDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Tenant: TypeAlias = Annotated[str, typer.Option(metavar="ID", help="Whose; '-' is the platform itself.")]
+Tenant: TypeAlias = Annotated[str, typer.Option(metavar="ID", help="The tenant; '-' is the platform itself.")]
 Tenants: TypeAlias = Annotated[
-    str, typer.Option("--tenant", metavar="ID", help="Whose alone; '-' is the platform itself, '*' all.")
+    str, typer.Option("--tenant", metavar="ID", help="One tenant; '-' is the platform itself, '*' all.")
 ]
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1_000, help="At most this many.")]
 Cursor: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Go on where the last page ended.")
 ]

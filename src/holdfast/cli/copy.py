@@ -30,14 +30,19 @@ def copy(
     ],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", envvar="HOLDFAST_COPY_FROM", help="Else the configured store."),
+        typer.Option(
+            "--from",
+            metavar="URL",
+            envvar="HOLDFAST_COPY_FROM",
+            help="The store to copy. Default: the configured one.",
+        ),
     ] = None,
     final: Annotated[
         bool, typer.Option("--final", help="The writers are stopped: prove and finish.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Only compare; change nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be copied.")] = False,
-    walks: Annotated[int, typer.Option(min=1, max=1_000, help="Catch up so often at most.")] = 10,
+    walks: Annotated[int, typer.Option(min=1, max=1_000, help="Catch up at most this many times.")] = 10,
     models: Annotated[
         list[str] | None,
         typer.Option(

@@ -179,7 +179,7 @@ def replay_command(
 def cancel_command(
     delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
-    """Send one that waits no more; one that is being sent can't be cancelled.
+    """Cancel a delivery that waits, so that it is not sent; it can be replayed later.
 
     \b
     Example:

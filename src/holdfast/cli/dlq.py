@@ -10,6 +10,7 @@ from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, Tenant
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit import ALL_TENANTS
 from holdfast.operations import dead_letters
+from holdfast.plural import plural
 from holdfast.runtime import KIT_PART
 
 commands = typer.Typer(no_args_is_help=True)
@@ -55,7 +56,7 @@ def replay_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
     outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Send dead letters again, each under its old event id with its old body.
@@ -79,7 +80,11 @@ def replay_command(
             runtime, by, outbox, endpoint_id=endpoint, event_type=event_type, dry_run=dry_run, limit=limit
         ),
     )
-    text = f"{report.matched} would be sent again" if dry_run else f"{report.changed} are sent again"
+    text = (
+        f"{plural(report.matched, 'dead letter')} would be sent again"
+        if dry_run
+        else plural(report.changed, "dead letter is sent again", "dead letters are sent again")
+    )
     print_result(report, text, as_json=as_json)
 
 

@@ -31,7 +31,7 @@ def _checked(words: list[str] | None) -> list[str] | None:
 
 @commands.command("collections")
 def collections_command(tenant: Tenants = ALL_TENANTS, as_json: AsJson = False) -> None:
-    """Show the collections there are, and the ways each can be looked through.
+    """Show the collections there are, and the indexes each can be listed by.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def collections_command(tenant: Tenants = ALL_TENANTS, as_json: AsJson = False) 
 def list_command(
     collection: _Name,
     by: Annotated[
-        str, typer.Option(metavar="WAY", help="As `documents collections` shows it; the first unless said.")
+        str, typer.Option(metavar="INDEX", help="As `documents collections` shows it. Default: the first.")
     ] = "",
     equal: Annotated[
         list[str] | None,

@@ -32,6 +32,7 @@ from holdfast.operations.endpoints import (
     NewEndpoint,
     StateChange,
 )
+from holdfast.plural import plural
 from holdfast.runtime import KIT_PART, Runtime
 
 commands = typer.Typer(no_args_is_help=True)
@@ -41,7 +42,7 @@ _EventTypes = Annotated[
     list[str] | None,
     typer.Option("--event-type", metavar="TYPE", help="What it takes, such as invoice.*; may be repeated."),
 ]
-_Rate = Annotated[float | None, typer.Option("--rate", metavar="NUMBER", help="At most so many a second.")]
+_Rate = Annotated[float | None, typer.Option("--rate", metavar="NUMBER", help="At most this many a second.")]
 
 
 @commands.command("list")
@@ -97,7 +98,7 @@ def create_command(
     endpoint_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Default: a new one.")] = None,
     event_types: _EventTypes = None,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most so many at once.")
+        int, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most this many at once.")
     ] = 10,
     rate: _Rate = None,
     fifo: Annotated[bool, typer.Option("--fifo", help="Keep the order of events; can't be changed.")] = False,
@@ -128,7 +129,7 @@ def update_command(
     event_types: _EventTypes = None,
     every_event: Annotated[bool, typer.Option("--every-event", help="Take events of any type.")] = False,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most so many at once.")
+        int | None, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most this many at once.")
     ] = None,
     rate: _Rate = None,
     no_rate: Annotated[bool, typer.Option("--no-rate", help="Send as fast as it can take.")] = False,
@@ -200,7 +201,7 @@ def replay_skipped_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
     outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Send what was skipped while an endpoint was disabled, each under its old event id with its old body.
@@ -216,7 +217,11 @@ def replay_skipped_command(
             runtime, by, outbox, endpoint_id, dry_run=dry_run, limit=limit
         ),
     )
-    text = f"{report.matched} would be sent" if dry_run else f"{report.changed} are sent"
+    text = (
+        f"{plural(report.matched, 'delivery', 'deliveries')} would be sent"
+        if dry_run
+        else plural(report.changed, "delivery is sent", "deliveries are sent")
+    )
     print_result(report, text, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`holdfast keys`: make a key, and bring what is kept to the current one."""
+"""`holdfast keys`: make a key, seal everything again with it, drop an old one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def rotate_command(as_json: AsJson = False) -> None:
 @commands.command("drop")
 def drop_command(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="An old key.")],
-    force: Annotated[bool, typer.Option("--force", help="Although something still needs it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop it although something still needs it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove an old key once nothing needs it; refused, with what and until when, while something does.

@@ -169,6 +169,8 @@ class ApiReference:
     def _kind(self, schema: dict[str, Any]) -> str:
         if "enum" in schema:
             return " | ".join(map(str, schema["enum"]))
+        if "prefixItems" in schema:
+            return f"[{', '.join(map(self.kind, schema['prefixItems']))}]"
         if schema.get("type") == "array":
             return f"list of {self.kind(schema.get('items', {}))}"
         named = schema.get("title") or schema.get("format") or schema.get("type") or schema.get("const")
@@ -177,8 +179,9 @@ class ApiReference:
     def fields(self, schema: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[ApiField]:
         """The fields of a class and, to some depth, of the classes in it."""
         for variant in self._variants(schema):
+            # A tuple has `prefixItems`, and `items` is false.
             if variant.get("type") == "array":
-                yield from self.fields(variant.get("items", {}), f"{path}[]", depth)
+                yield from self.fields(variant.get("items") or {}, f"{path}[]", depth)
             for name, field in variant.get("properties", {}).items():
                 whole = f"{path}.{name}".removeprefix(".")
                 described = field.get("description") or ""

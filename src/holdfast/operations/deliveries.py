@@ -158,7 +158,7 @@ async def replay(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) 
 
 @operation("delivery.cancelled", area="deliveries", verb="cancel", needs="admin", subject="delivery_id")
 async def cancel(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) -> DeliveryRow:
-    """Send one that waits no more; it can be replayed."""
+    """Cancel a delivery that waits, so that it is not sent; it can be replayed."""
     deliveries = deliveries_in(runtime, by.tenant_id, outbox)
 
     async def act(tx: Transaction) -> None:

@@ -16,6 +16,7 @@ from holdfast.operation import Operator
 from holdfast.plural import plural
 from holdfast.services.gwi.candidate_revision import PatchRequest
 from holdfast.services.gwi.domain.patches import FileChange
+from holdfast.services.gwi.models.runs import AgentRun
 from holdfast.services.gwi.models.tenants import Member, MemberRole, Tenant, tenant_id_of
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.runs import RunFilter
@@ -272,7 +273,7 @@ def _next_branch(stage: Stage) -> int:
 
 
 async def facts(stage: Stage) -> list[Fact]:
-    """Items by status, runs under way, and the pull requests that were made."""
+    """Items by status, runs, and the pull requests that were made."""
     id, gwi = tenant_id(stage), _gwi(stage)
     stats, runs = await gwi.queue.stats(id), await gwi.runs.stats(id)
     latest = (await gwi.runs.page(id, RunFilter(), limit=1)).docs
@@ -283,11 +284,16 @@ async def facts(stage: Stage) -> list[Fact]:
     return [
         ("Issues and pull requests at GitHub", str(len(topics))),
         ("Items in the queue", f"{stats.live} live, {stats.total} in all"),
-        ("Runs", f"{runs.active} under way, {runs.completed} completed, {runs.failed} failed"),
-        *[("Latest run", f"{run.type} {run.status}") for run in latest],
+        ("Runs", f"{runs.active} at work, {runs.completed} completed, {runs.failed} failed"),
+        *[("Latest run", f"{run.type} {_state(run)}") for run in latest],
         *[("Pull request by the App", f"#{one['number']} {one['title']}") for one in own[-1:]],
         *[("Latest comment", _plain(text)) for text in said],
     ]
+
+
+def _state(run: AgentRun) -> str:
+    waits = run.approval_status == "pending" and run.completed_at is None
+    return "awaits approval" if waits else run.status
 
 
 def _plain(text: str) -> str:

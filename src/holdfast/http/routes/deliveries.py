@@ -86,7 +86,7 @@ async def replay_delivery(
 async def cancel_delivery(
     runtime: RuntimeDependency, by: By, outbox: FromPath[str], delivery_id: FromPath[str]
 ) -> DeliveryRow:
-    """Send one that waits no more; refused while it is being sent."""
+    """Cancel a delivery that waits, so that it is not sent; refused while it is being sent."""
     return await deliveries.cancel(runtime, by, outbox, delivery_id)
 
 

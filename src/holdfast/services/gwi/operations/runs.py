@@ -50,7 +50,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A tenant's runs by outcome; `active` are those that have not ended."""
+    """A tenant's runs by outcome; `active` are at work: one that waits for approval is not."""
 
     started: int
     active: int
