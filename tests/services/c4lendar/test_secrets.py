@@ -64,6 +64,9 @@ async def test_no_token_is_anywhere_in_the_open(quick: Harness, tmp_path: Path) 
     exported = await quick.operations.export_kv(quick.runtime.operator(SERVICE, "-"))
     shown = f"{logs}{exported}{quick.messages()}{await _console(quick)}"
     assert ALICE in shown
+    assert 'data-label="Time zone">–' not in shown, (
+        "a chat without a zone of its own has that of the settings"
+    )
     assert [secret for secret in secrets if secret in shown] == []
     files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert ALICE.encode() in files

@@ -24,8 +24,9 @@ class ChatViews:
     async def chats(self, ask: PageRequest) -> Mapping[str, Any]:
         status: Any = ask.choice("status", STATUSES, default="approved")
         page = await self._operations.chats(status, limit=ROWS, cursor=ask.cursor)
+        rows = [(one, self._operations.zone_of(one).key) for one in page.docs]
         return {
-            "rows": page.docs, "after": page.cursor, "status": status, "statuses": STATUSES,
+            "rows": rows, "after": page.cursor, "status": status, "statuses": STATUSES,
             "in_use": self._in_use,
         }  # fmt: skip
 
