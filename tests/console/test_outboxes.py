@@ -14,7 +14,7 @@ from holdfast.kit import ALL_TENANTS
 from holdfast.kit.outbox.circuits import circuit_id
 from holdfast.kit.outbox.models import EndpointCircuit
 from holdfast.operations import deliveries, endpoints
-from holdfast.store import create
+from holdfast.store import create, patch
 from tests.console.bed import Bed, console
 from tests.operations.outboxes import ORCHARD, SERVICES, TENANT, Setting
 
@@ -121,7 +121,19 @@ async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
     assert await endpoints.list_circuits(bed.runtime, TENANT, "harbour") == []
     assert (await ann.act("/api/v1/endpoints/orchard/tree-1/pause", {"reason": ""}))[0] == 200
     assert (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit is None, "by somebody"
-    (row,) = (await deliveries.list_deliveries(bed.runtime, ALL_TENANTS, "orchard")).items
+    # While it is being sent, the stored time is the end of its lease and no next try.
+    sending = await setting.deliver(await setting.endpoint(id="tree-2"), "e2")
+    await setting.store.commit(
+        patch(ORCHARD.delivery, sending, changes={"status": "sending", "next_attempt_at": probe_at})
+    )
+    for path in (
+        "/console/deliveries?outbox=orchard&status=sending",
+        f"/console/deliveries/orchard/{sending}",
+    ):
+        assert re.search(r'Next try"?(</dt><dd)?>now<', await ann.page(path)), path
+    (row,) = (
+        await deliveries.list_deliveries(bed.runtime, ALL_TENANTS, "orchard", statuses=["pending"])
+    ).items
     assert row.hold_reason == "endpoint is paused"
     await deliveries.cancel(bed.runtime, setting.by(), "orchard", waiting)
     one = await deliveries.detail(bed.runtime, TENANT, "orchard", waiting)
