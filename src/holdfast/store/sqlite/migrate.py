@@ -23,7 +23,7 @@ from holdfast.store.sql.migration import (
     select_steps,
 )
 from holdfast.store.sql.tables import BODY, KEY, PATCH, Table, create_index
-from holdfast.store.sql.views import InspectedView, View
+from holdfast.store.sql.views import InspectedView
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.views import create_view, inspect_view
@@ -81,8 +81,7 @@ class SqliteMigration:
     def _steps(self, transaction: WriteTransaction, request: MigrationRequest) -> list[MigrationStep]:
         mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
         self._planned_version = _schema_version(transaction.connection)
-        found = _inspect(transaction.connection, [table for one in mappings for table in one.tables])
-        found.views = _inspect_views(transaction.connection, [one.view for one in mappings])
+        found = _inspect(transaction.connection, mappings)
         steps = [step for one in mappings for step in plan_table(one, found, request)]
         return select_steps(steps, request)
 
@@ -93,30 +92,36 @@ def _schema_version(connection: apsw.Connection) -> int:
     return version
 
 
-def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchema:
-    found = InspectedSchema()
+def _inspect(connection: apsw.Connection, mappings: list[SqliteTable]) -> InspectedSchema:
+    views: dict[str, InspectedView] = {}
+    found, stored = InspectedSchema(views=views), dict[str, dict[str, str]]()
     found.notes = dict(connection.execute("SELECT name, value FROM _holdfast_meta WHERE name <> 'version'"))
-    for table in tables:
-        columns = connection.execute(
-            "SELECT name, type || iif(hidden, ?, '') FROM pragma_table_xinfo(?)", (DERIVED, table.name)
-        )
-        if existing := dict(columns):
-            found.columns[table.name] = existing
-        declared = {index.name: _text(create_index(index)) for index in table.indexes}
-        rows: list[tuple[Any, ...]] = connection.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
-            (table.name,),
-        ).fetchall()
-        found.indexes[table.name] = {
-            name: InspectedIndex(_index_columns(connection, name), _text(sql) == declared.get(name))
-            for name, sql in rows
-        }
+    # Read once: it has no index, and hundreds of rows.
+    rows = connection.execute("SELECT tbl_name, name, sql FROM sqlite_master WHERE type IN ('index', 'view')")
+    for table, name, sql in rows:
+        stored.setdefault(str(table), {})[str(name)] = str(sql or "")
+    for mapping in mappings:
+        for table in mapping.tables:
+            _inspect_table(connection, table, found=found, stored=stored.get(table.name, {}))
+        if sql := stored.get(mapping.view.name, {}).get(mapping.view.name):
+            views[mapping.view.name] = inspect_view(mapping.view, sql)
     return found
 
 
-def _inspect_views(connection: apsw.Connection, views: list[View]) -> dict[str, InspectedView]:
-    stored = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'view'"))
-    return {view.name: inspect_view(view, stored[view.name]) for view in views if view.name in stored}
+def _inspect_table(
+    connection: apsw.Connection, table: Table, *, found: InspectedSchema, stored: dict[str, str]
+) -> None:
+    columns = connection.execute(
+        "SELECT name, type || iif(hidden, ?, '') FROM pragma_table_xinfo(?)", (DERIVED, table.name)
+    )
+    if existing := dict(columns):
+        found.columns[table.name] = existing
+    declared = {index.name: _text(create_index(index)) for index in table.indexes}
+    found.indexes[table.name] = {
+        name: InspectedIndex(_index_columns(connection, name), _text(sql) == declared.get(name))
+        for name, sql in stored.items()
+        if sql
+    }
 
 
 def _text(sql: str) -> str:
