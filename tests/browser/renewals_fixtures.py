@@ -25,7 +25,7 @@ from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.models.deliveries import RmsDeliveryStatus
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.sample_data import SamplePlan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep, today
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console
@@ -62,7 +62,7 @@ async def trigger(
 async def settle(runtime: Runtime, *, residents: int = 60, per_property: int | None = None) -> None:
     """Sampled residents, as of today."""
     plan = SamplePlan(
-        residents=residents, per_property=per_property or residents, as_of=runtime.clock.now().date(),
+        residents=residents, per_property=per_property or residents, as_of=today(runtime.clock.now()),
         tenant_id=TENANT,
     )  # fmt: skip
     async for _ in keep(runtime.store.tenant(TENANT), plan):
@@ -94,7 +94,7 @@ async def pause(runtime: Runtime, property_id: str, *, reason: str) -> None:
 
 async def calculate(runtime: Runtime, property_id: str = PROPERTIES[0], *, months_back: int = 0) -> None:
     jobs = renewals_of(runtime).jobs(TENANT)
-    as_of = months_before(runtime.clock.now().date(), months_back)
+    as_of = months_before(today(runtime.clock.now()), months_back)
     job = await jobs.start(property_id, as_of=as_of, by="scene")
     assert (await jobs.wait(job.id, within_s=30)).status == "completed"
 

@@ -19,7 +19,7 @@ from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.models import DLQ, DeliveryState, Outcome, RiskScore, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.portfolio import Portfolio
-from holdfast.services.renewals.sample_data import SamplePlan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep, today
 from holdfast.simulators.rms import RmsSimulator
 from holdfast.store import Query, put
 
@@ -67,7 +67,7 @@ async def open_endpoints(stage: Stage) -> None:
 async def seed(stage: Stage) -> None:
     """Residents, endpoints, a calculation of each property, and the first events."""
     plan = SamplePlan(
-        residents=RESIDENTS, per_property=PER_PROPERTY, as_of=stage.clock.now().date(), tenant_id=NO_TENANT
+        residents=RESIDENTS, per_property=PER_PROPERTY, as_of=today(stage.clock.now()), tenant_id=NO_TENANT
     )
     async for _ in keep(stage.store.tenant(NO_TENANT), plan):
         pass
@@ -82,7 +82,7 @@ async def seed(stage: Stage) -> None:
     await _decide(stage, properties, plan.as_of)
 
 
-async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
+async def _decide(stage: Stage, properties: Sequence[str], as_of: date) -> None:
     """Outcomes of some leases: residents at higher risk left more often."""
     portfolio, rng, created = _portfolio(stage), random.Random(1), list[Outcome]()
     for property_id in properties:
@@ -90,7 +90,7 @@ async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
         page = await portfolio.risk(run, property_id, limit=DECIDED) if run else None
         for score in page.docs[::2] if page else ():
             left = rng.random() < 0.05 + 0.9 * score.risk_score / 100
-            day = today - timedelta(days=rng.randrange(1, 40))
+            day = as_of - timedelta(days=rng.randrange(1, 40))
             created.append(_outcome(score, left=left, day=day, now=stage.clock.now()))
     await stage.store.tenant(NO_TENANT).commit(*(put(one) for one in created))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document
-from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.dates import local_date, months_before, zone_named
 from holdfast.services.renewals.domain.money import amount_of
 from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.models import (
@@ -29,6 +29,7 @@ from holdfast.store import Store, create
 
 BATCH: Final = 1_000
 PER_PROPERTY: Final = 5_000
+TIME_ZONE: Final = "America/Chicago"
 _FIRST: Final = ("Ada", "Ben", "Chloé", "Dmitri", "Elif", "Fatima", "Grace", "Hiro", "Inés", "Jonas", "Łucja")
 _LAST: Final = ("Arnold", "Baker", "Costa", "Dvořák", "Evans", "Fischer", "García", "Hansen", "Ito", "Kim")
 _PLACES: Final = ("Harbour", "Mill", "Orchard", "Park", "River", "Station")
@@ -43,6 +44,11 @@ class SamplePlan(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     per_property: int = PER_PROPERTY
     seed: int = 1
+
+
+def today(now: datetime) -> date:
+    """The date where the sample's properties are."""
+    return local_date(now, zone_named(TIME_ZONE))
 
 
 def sample(plan: SamplePlan) -> Iterator[list[Document]]:
@@ -60,7 +66,7 @@ def _property(plan: SamplePlan, number: int) -> list[Document]:
     name = f"{_PLACES[number % len(_PLACES)]} {_KINDS[number % len(_KINDS)]} {number}"
     made = Property(
         id=id, tenant_id=plan.tenant_id, name=name, address=f"{number} {_PLACES[0]} Street",
-        city="Springfield", state="IL", zip_code="62701", time_zone="America/Chicago",
+        city="Springfield", state="IL", zip_code="62701", time_zone=TIME_ZONE,
     )  # fmt: skip
     flat = UnitType(
         id=f"{id}-flat", tenant_id=plan.tenant_id, property_id=id, name="Two rooms", bedrooms=1,

@@ -31,7 +31,7 @@ from holdfast.services.renewals.ingest.sources import Folder, TableSource, open_
 from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, failure_of
 from holdfast.services.renewals.models import JOBS, BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.sample_data import PER_PROPERTY, SamplePlan, keep
+from holdfast.services.renewals.sample_data import PER_PROPERTY, SamplePlan, keep, today
 
 BAD_SHOWN = 20
 WAIT_S = 3_600.0
@@ -196,7 +196,7 @@ def sample_command(
 
     async def act(renewals: Renewals) -> int:
         plan = SamplePlan(
-            residents=residents, as_of=chosen or renewals.clock.now().date(), tenant_id=tenant,
+            residents=residents, as_of=chosen or today(renewals.clock.now()), tenant_id=tenant,
             per_property=per_property, seed=seed,
         )  # fmt: skip
         done = 0
