@@ -36,7 +36,7 @@ from holdfast.testing import (
 )
 from tests.memory import work_in_memory
 from tests.signature_cache import cache_signatures
-from tests.store_templates import StoreTemplates, fill_stores_of_runtimes
+from tests.store_templates import TEMPLATES, fill_stores_of_runtimes
 
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
@@ -195,12 +195,11 @@ def _quick_applications() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_migrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    templates = StoreTemplates(tmp_path_factory.mktemp("templates"))
+def _quick_migrations() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        fill_stores_of_runtimes(patch, templates)
+        fill_stores_of_runtimes(patch)
         yield
-    asyncio.run(templates.drop())
+    asyncio.run(TEMPLATES.drop())
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import apsw
@@ -29,15 +30,20 @@ from holdfast.store.sqlite.connections import parse_url
 from holdfast.testing import ManualClock
 from holdfast.testing.postgres import create_database
 
-_IS_EMPTY = "SELECT NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace)"
+# The first id of what users create; and whether the database itself has settings or grants.
+_IS_EMPTY = """
+SELECT NOT EXISTS (SELECT FROM pg_class WHERE oid >= 16384)
+AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid >= 16384)
+AND NOT EXISTS (SELECT FROM pg_db_role_setting WHERE setdatabase = pg_database.oid) AND datacl IS NULL
+FROM pg_database WHERE datname = current_database()
+"""
 _Key = tuple[str, str, frozenset[type[Document]]]
 
 
 class StoreTemplates:
     """Fills empty stores; templates of PostgreSQL are databases on the tests' server until `drop`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._asked: set[_Key] = set()
         self._files: dict[_Key, bytes] = {}
         self._databases: dict[_Key, str] = {}
@@ -58,13 +64,7 @@ class StoreTemplates:
         if path.exists():
             return
         if key not in self._files:
-            template = self._folder / secrets.token_hex(8)
-            await _migrate(f"sqlite:///{template}", key)
-            with apsw.Connection(str(template)) as connection:
-                # Every store names itself.
-                connection.execute("DELETE FROM _holdfast_meta WHERE name = 'store_id'")
-            connection.close()
-            self._files[key] = template.read_bytes()
+            self._files[key] = await _template_file(key)
         create_file(path)
         path.write_bytes(self._files[key])
 
@@ -98,6 +98,16 @@ class StoreTemplates:
                     await server.execute(f'DROP DATABASE "{name}"')
 
 
+async def _template_file(key: _Key) -> bytes:
+    with TemporaryDirectory() as folder:
+        template = Path(folder, "template.db")
+        await _migrate(f"sqlite:///{template}", key)
+        with contextlib.closing(apsw.Connection(str(template))) as connection:
+            # Every store names itself.
+            connection.execute("DELETE FROM _holdfast_meta WHERE name = 'store_id'")
+        return template.read_bytes()
+
+
 async def _migrate(url: str, key: _Key) -> None:
     _, env, documents = key
     store = await open_store(url, documents, env=env, clock=ManualClock())
@@ -125,7 +135,10 @@ def _database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
-def fill_stores_of_runtimes(patch: pytest.MonkeyPatch, templates: StoreTemplates) -> None:
+TEMPLATES: Final = StoreTemplates()
+
+
+def fill_stores_of_runtimes(patch: pytest.MonkeyPatch) -> None:
     """Let every runtime that would migrate an empty store find it filled."""
     original = Runtime.open
 
@@ -134,7 +147,7 @@ def fill_stores_of_runtimes(patch: pytest.MonkeyPatch, templates: StoreTemplates
     ) -> Runtime:
         chosen = find_services() if services is None else services
         if more.get("migrate", True) and not more.get("only") and not config.services:
-            await templates.fill(config.store, documents_of(chosen), config.prefix)
+            await TEMPLATES.fill(config.store, documents_of(chosen), config.prefix)
         return await original(config, services=services, **more)
 
     patch.setattr(Runtime, "open", classmethod(open_filled))
