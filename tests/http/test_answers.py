@@ -159,6 +159,8 @@ async def test_the_description_names_every_route_and_how_it_is_refused(bed: Bed)
         "outbox",
         "status",
         "endpoint",
+        "since",
+        "until",
         "limit",
         "cursor",
         "tenant",
