@@ -3,8 +3,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 HOLDFAST_HOME ?= .holdfast
-# One more than cores: a fifth of the time tests wait, for other processes, receivers and leases.
-WORKERS ?= 3
+# Two more than cores: tests wait for other processes, receivers and leases.
+WORKERS ?= 4
 ARGS ?=
 
 BIN := .venv/bin
