@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -371,6 +372,27 @@ async def test_a_statement_that_waits_for_a_lock_is_not_taken_for_a_dead_link(po
         kept = await store.get(Counter, "shared")
         assert kept is not None
         assert kept.doc.count == 1
+
+
+async def test_a_full_server_that_can_not_be_asked_is_not_taken_for_a_dead_link(
+    own_postgres: OwnPostgresServer,
+) -> None:
+    async with opened(f"{own_postgres.url}?retry_s=0.3") as store:
+        await store.commit(create(Counter(id="shared")))
+        others = [await asyncpg.connect(own_postgres.url)]
+        await others[0].execute("BEGIN; LOCK TABLE counters")
+        with contextlib.suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                others.append(await asyncpg.connect(own_postgres.url))
+        change = store.commit(patch(Counter, "shared", changes={"count": Increment(1)}))
+        waiting = asyncio.create_task(change)
+        # A connection that is given up can't be replaced here, and the outcome would be unknown.
+        await asyncio.wait({waiting}, timeout=2.5 * PROBE_S)
+        early = waiting.done()
+        for connection in others:
+            connection.terminate()
+        assert not early
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import asyncpg
+
 if TYPE_CHECKING:
     from holdfast.store.postgres.pool import PgConnection
 
@@ -82,7 +84,7 @@ async def _watch(connection: PgConnection, opener: Opener) -> None:
 
 
 async def _is_busy(session: int, opener: Opener) -> bool:
-    """Whether the server is at work for a session; False where it can't be asked either."""
+    """Whether the server is, or may be, at work for a session; False where it can't be reached either."""
     try:
         async with asyncio.timeout(PROBE_S):
             probe = await opener()
@@ -91,5 +93,8 @@ async def _is_busy(session: int, opener: Opener) -> bool:
                 return bool(await probe.fetchval(text, session))
             finally:
                 await probe.close()
+    except asyncpg.TooManyConnectionsError:
+        # The server responds and has no room for the question: the statement's own time limit decides.
+        return True
     except Exception:
         return False
