@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from functools import lru_cache
+from typing import Final
 
 from holdfast.kit.metering.models import UsageSumFields
 from holdfast.kit.metering.periods import PAGE, ByDay, Comparison, Drift, LedgerTotals, compare_days
 from holdfast.store import Increment, Query, Store, Transaction, Write, upsert
+
+# About 1 KB each: enough for what a few hundred tenants count again and again.
+_UPSERTS_MAX: Final = 2_000
+
+
+@lru_cache(_UPSERTS_MAX, typed=True)
+def add_upsert(
+    kind: type[UsageSumFields], tenant_id: str, *, metric: str, day: str, shard: int, by: int
+) -> Write:
+    """Return the upsert that adds to a sum; writes are immutable, so equal ones are made once.
+
+    Cached by type as well: a number that is not an `int` must fail as it would without the cache.
+    """
+    row = kind(tenant_id=tenant_id, metric=metric, day=day, month=day[:7], shard=shard, value=by)
+    return upsert(row, {"value": Increment(by)})
 
 
 class MetricSums:
@@ -31,10 +48,7 @@ class MetricSums:
         return None
 
     def _add(self, metric: str, day: str, by: int, *, shard: int) -> Write:
-        row = self._kind(
-            tenant_id=self._tenant_id, metric=metric, day=day, month=day[:7], shard=shard, value=by
-        )
-        return upsert(row, {"value": Increment(by)})
+        return add_upsert(self._kind, self._tenant_id, metric=metric, day=day, shard=shard, by=by)
 
     async def day(self, metric: str, day: str) -> int:
         return await self._total(self._of(metric, day[:7]).where("day", "==", day))
