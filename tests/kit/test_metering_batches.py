@@ -125,7 +125,7 @@ def test_the_id_that_is_looked_up_is_the_id_of_the_event(tenant_id: str, name: s
 
 def test_equal_additions_to_a_sum_are_made_once_and_only_of_whole_numbers() -> None:
     def add(by: Any) -> Write:
-        return add_upsert(UsageSum, "acme", metric="calls", day="2026-11-15", shard=0, by=by)
+        return add_upsert(UsageSum, "acme", "calls", "2026-11-15", 0, by)
 
     assert add(1) is add(1)
     assert add(1) is not add(2)

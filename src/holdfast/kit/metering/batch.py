@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import AlreadyExistsError
-from holdfast.kit.metering.metric_sums import MetricSums
+from holdfast.kit.metering.metric_sums import MetricSums, add_upserts
 from holdfast.kit.metering.models import METER_MODELS, MeterModels, PeriodModels, event_id, fact_id
 from holdfast.kit.metering.period_sums import PeriodSums
 from holdfast.kit.metering.periods import Sums
@@ -130,23 +130,27 @@ class _Batch:
 
     async def _commit(self, entries: Sequence[LedgerEntry]) -> None:
         writes = [entry.event for entry in entries]
-        by_day = _by_day(entries)
-        sums = {tenant_id: sums_of(self._store, tenant_id, self._models) for tenant_id in by_day}
-        for tenant_id, days in by_day.items():
+        by_tenant, layout = _by_tenant(entries), self._models.sums
+        if not isinstance(layout, PeriodModels):
+            shards = self._store.capabilities.counter_shards
+            await self._store.commit(*writes, *add_upserts(layout, by_tenant, shards=shards))
+            return
+        sums = {tenant_id: PeriodSums(self._store, tenant_id, layout) for tenant_id in by_tenant}
+        for tenant_id, days in by_tenant.items():
             writes += sums[tenant_id].writes(days)
-        if not any(one.reads_first for one in sums.values()):
+        if layout.snapshot is None:
             await self._store.commit(*writes)
             return
 
         async def act(tx: Transaction) -> None:
             tx.write(*writes)
-            for tenant_id, days in by_day.items():
+            for tenant_id, days in by_tenant.items():
                 await sums[tenant_id].add_to_snapshot(tx, days)
 
         await self._store.transact(act, attempts=ATTEMPTS)
 
 
-def _by_day(entries: Iterable[LedgerEntry]) -> dict[str, dict[str, dict[str, int]]]:
+def _by_tenant(entries: Iterable[LedgerEntry]) -> dict[str, dict[str, dict[str, int]]]:
     """The metrics of facts by tenant and day."""
     totals: dict[str, dict[str, dict[str, int]]] = {}
     for entry in entries:

@@ -39,7 +39,7 @@ class PostgresTable(TableMapping):
         self._nested = schema.path.nested
         select = f"SELECT {', '.join(map(quote, self.selected))} FROM {quote(self.table)} WHERE {quote(KEY)}"
         self.get_sql = f"{select} = $1"
-        self.get_many_sql = f"{select} = ANY($1::text[])"
+        self.get_many_sql = f"{select} = ANY($1::text::text[])"
         self.lock_sql = f"{self.get_many_sql} ORDER BY {quote(KEY)} FOR UPDATE"
         parent = ["text[]"] if self._nested else []
         self.arrays = ("text[]", "bigint[]", *parent, *(array_of(c.kind) for c in self.columns), "json[]")

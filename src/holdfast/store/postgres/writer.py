@@ -28,7 +28,7 @@ from holdfast.store.postgres.pool import (
     close_connection,
     unavailable,
 )
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render, text_array
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 
 WRITES_PER_BATCH = 500
@@ -198,7 +198,7 @@ class PostgresWriter:
                     rows = await connection.fetch(mapping.get_sql, keys[0])
                 else:
                     sql = mapping.lock_sql if locked else mapping.get_many_sql
-                    rows = await connection.fetch(sql, keys)
+                    rows = await connection.fetch(sql, text_array(keys))
                 work.add_rows(schema, rows)
             work.decide(commits, careful=careful)
             await self._apply(connection, commits, work=work, batch=batch)
