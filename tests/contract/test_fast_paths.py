@@ -39,7 +39,7 @@ from holdfast.store import (
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.fenced_patch import fenced_patch
-from holdfast.store.sql.write_batch import counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
 from tests.contract.reference import MemoryDatabase, Reference
@@ -206,6 +206,20 @@ def bulk(draw: st.DrawFn) -> list[Commit]:
     return [Commit((write,), tenant) for write in creates]
 
 
+@st.composite
+def bulks(draw: st.DrawFn) -> list[Commit]:
+    """Commits of creates and counting upserts, some of which touch documents of one another."""
+    made = []
+    for number in range(draw(st.integers(1, 4))):
+        creates = [
+            create(Event(id=f"bulk-{number}-{n}", tenant_id="t")) for n in range(draw(st.integers(1, 6)))
+        ]
+        found = [*creates, *draw(st.lists(upserts, max_size=3))]
+        found += draw(st.sampled_from([[], [], [], [draw(writes)]]))
+        made.append(Commit(one_each(found), draw(st.sampled_from([None, None, "t"]))))
+    return made
+
+
 def single(found: list[Write], tenant: str | None) -> list[Commit]:
     return [Commit((write,), tenant) for write in found]
 
@@ -224,6 +238,7 @@ rounds_of_batches = st.one_of(
     st.tuples(orders, settlements, mixed, settlements),
     st.tuples(mixed, mixed),
     st.tuples(orders | mixed, bulk(), bulk(), mixed),
+    st.tuples(bulks(), bulks(), bulks(), bulks()),
 )
 
 
@@ -261,6 +276,7 @@ class Pair:
         self.taken["fenced patch"] += patched
         self.taken["create"] += len(independent) - patched
         self.taken["counting upsert"] += len(counting_upserts(commits))
+        self.taken["bulk commit"] += len(bulk_commits(commits, LISTED))
         self.taken["bulk"] += len(commits) >= COMMITS_MIN or any(len(c.writes) >= WRITES_MIN for c in commits)
 
     def close(self) -> None:
@@ -313,6 +329,7 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
     assert pair.taken["create"] > 100
     assert pair.taken["counting upsert"] > 20
     assert pair.taken["bulk"] > 10
+    assert pair.taken["bulk commit"] > 50
 
 
 def test_some_of_the_random_patches_are_fenced_patches_and_some_are_not() -> None:

@@ -79,14 +79,22 @@ async def test_each_event_sent_is_encoded_once_for_each_endpoint(store: Store, e
 
 
 async def test_a_fact_is_encoded_once_and_a_sum_once_for_all_facts(store: Store, encodes: Encodes) -> None:
-    facts = [
-        Fact(tenant_id=f"t{n % 2}", name=f"f{n}", metrics={"calls": 1, "tokens": 7}, at=NOON)
-        for n in range(100)
-    ]
-    for recorded in (Recorded(100, 0), Recorded(0, 100)):
+    def facts(start: int) -> list[Fact]:
+        return [
+            Fact(tenant_id=f"encoded-{n % 2}", name=f"f{n}", metrics={"calls": 1, "tokens": 7}, at=NOON)
+            for n in range(start, start + 100)
+        ]
+
+    async def record(start: int) -> Recorded:
         encodes.clear()
-        assert await record_facts(store.privileged(), facts) == recorded
-        assert encodes == {"UsageEvent": 100} | ({"UsageSum": 4} if recorded.counted else {})
+        return await record_facts(store.privileged(), facts(start))
+
+    assert await record(0) == Recorded(100, 0)
+    assert encodes == {"UsageEvent": 100, "UsageSum": 4}
+    assert await record(0) == Recorded(0, 100)
+    assert encodes == {"UsageEvent": 100}
+    assert await record(100) == Recorded(100, 0)
+    assert encodes == {"UsageEvent": 100}, "sums that move by as much as before are not encoded again"
 
 
 class AnyMessage:

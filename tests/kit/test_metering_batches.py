@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import apsw
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.app import open_store
+from holdfast.errors import BadIdError, InvalidError, WrongTypeError
 from holdfast.kit.metering import (
+    METER_MODELS,
     Allowance,
     AllowanceFields,
     Fact,
@@ -23,8 +28,10 @@ from holdfast.kit.metering import (
     UsageSumFields,
     record_facts,
 )
+from holdfast.kit.metering.metric_sums import add_upsert
+from holdfast.kit.metering.models import event_id
 from holdfast.model import CompositeId, Document, Index, document, schema_of
-from holdfast.store import Store
+from holdfast.store import Store, Write
 from holdfast.store.port import MigrationRequest
 
 DOCUMENTS: list[type[Document]] = [UsageEvent, UsageSum, Allowance]
@@ -86,6 +93,45 @@ async def test_a_hundred_facts_of_a_tenant_are_a_few_statements(
     assert kinds["SELECT"] <= 2, "which facts are stored, the newest version"
     assert kinds["COMMIT"] == 1
     await store.close()
+
+
+async def test_a_refused_fact_keeps_all_from_being_counted_and_leaves_no_read_behind(
+    kit_store: Store,
+) -> None:
+    everyone = kit_store.privileged()
+    await record_facts(everyone, [_fact(1_000)])
+    facts = [_fact(n) for n in range(150)]
+    wrong = Fact(tenant_id="acme", name="wrong", metrics={"calls": "one"}, at=NOON)  # type: ignore[dict-item]
+    with pytest.raises(WrongTypeError, match="metrics"):
+        await record_facts(everyone, [*facts, wrong])
+    with pytest.raises(BadIdError):
+        await record_facts(everyone, [_fact(0, tenant_id="a/b")])
+    assert not [one for one in asyncio.all_tasks() if "_Batch.stored" in str(one.get_coro())]
+    assert await record_facts(everyone, facts) == Recorded(150, 0)
+
+
+async def test_recording_nothing_asks_nothing(kit_store: Store) -> None:
+    assert await record_facts(kit_store.privileged(), []) == Recorded(0, 0)
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=40))
+def test_the_id_that_is_looked_up_is_the_id_of_the_event(tenant_id: str, name: str) -> None:
+    try:
+        event = Fact(tenant_id=tenant_id, name=name, metrics={}, at=NOON).event(METER_MODELS)
+    except InvalidError:
+        return
+    assert event_id(tenant_id, name) == event.key
+
+
+def test_equal_additions_to_a_sum_are_made_once_and_only_of_whole_numbers() -> None:
+    def add(by: Any) -> Write:
+        return add_upsert(UsageSum, "acme", "calls", "2026-11-15", 0, by)
+
+    assert add(1) is add(1)
+    assert add(1) is not add(2)
+    for by in (True, 1.5):
+        with pytest.raises(WrongTypeError):
+            add(by)
 
 
 def test_counting_in_a_sum_changes_no_index() -> None:

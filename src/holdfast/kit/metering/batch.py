@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import AlreadyExistsError
-from holdfast.kit.metering.metric_sums import MetricSums
-from holdfast.kit.metering.models import METER_MODELS, MeterModels, PeriodModels, fact_id
+from holdfast.kit.metering.metric_sums import MetricSums, add_upserts
+from holdfast.kit.metering.models import METER_MODELS, MeterModels, PeriodModels, event_id, fact_id
 from holdfast.kit.metering.period_sums import PeriodSums
-from holdfast.kit.metering.periods import Sums, day_of, month_of
+from holdfast.kit.metering.periods import Sums
 from holdfast.store import Store, Transaction, Write, create
 
 FACTS_PER_COMMIT: Final = 100
@@ -36,12 +37,25 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     def event(self, models: MeterModels) -> Write:
         """The creation of its ledger event."""
-        at = self.at.astimezone(UTC)
+        return LedgerEntry.of(self, models).event
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
+    """A fact, the day that it counts for, and the creation of its ledger event."""
+
+    fact: Fact
+    day: str
+    event: Write
+
+    @classmethod
+    def of(cls, fact: Fact, models: MeterModels) -> LedgerEntry:
+        at = fact.at.astimezone(UTC)
+        day = at.date().isoformat()
         event = models.event(
-            tenant_id=self.tenant_id, fact=fact_id(self.name), at=at, month=month_of(at), kind=self.kind,
-            metrics=dict(self.metrics), metadata=self.metadata, **self.fields,
+            tenant_id=fact.tenant_id, fact=fact_id(fact.name), at=at, month=day[:7], kind=fact.kind,
+            metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
         )  # fmt: skip
-        return create(event)
+        return cls(fact, day, create(event))
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -61,23 +75,49 @@ async def record_facts(
 
     Example: `await record_facts(store, [Fact(tenant_id="acme", name="r1", metrics={"runs": 1}, at=now)])`
     """
-    given = [(fact, fact.event(models)) for fact in facts]
-    distinct = list({event.key: (fact, event) for fact, event in given}.values())
+    given = list(facts)
+    if not given:
+        return Recorded(0, 0)
     batch = _Batch(store, models)
+    ids = list(dict.fromkeys([event_id(fact.tenant_id, fact.name) for fact in given]))
+    first = asyncio.ensure_future(batch.stored(ids[:FACTS_PER_COMMIT]))
+    entries = await _make_entries(given, models, reading=first)
     counted = 0
-    for start in range(0, len(distinct), FACTS_PER_COMMIT):
-        counted += await batch.record(distinct[start : start + FACTS_PER_COMMIT])
+    for start in range(0, len(entries), FACTS_PER_COMMIT):
+        some = entries[start : start + FACTS_PER_COMMIT]
+        counted += await batch.record(some, stored=None if start else first)
     return Recorded(counted, len(given) - counted)
+
+
+async def _make_entries(
+    facts: Iterable[Fact], models: MeterModels, *, reading: asyncio.Future[set[str]]
+) -> list[LedgerEntry]:
+    """Make the entries of distinct facts while a server looks the first of them up."""
+    try:
+        for _ in range(2):  # one turn of the loop to make the request, one to send it
+            await asyncio.sleep(0)
+        made = [LedgerEntry.of(fact, models) for fact in facts]
+    except BaseException as fault:
+        # A fact that is refused waits for the read: cancelled, it would cost a connection.
+        if not isinstance(fault, Exception):
+            reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        raise
+    return list({entry.event.key: entry for entry in made}.values())
 
 
 class _Batch:
     def __init__(self, store: Store, models: MeterModels) -> None:
         self._store, self._models = store, models
 
-    async def record(self, facts: Sequence[tuple[Fact, Write]]) -> int:
+    async def stored(self, ids: Sequence[str]) -> set[str]:
+        """Return which of these facts are in the ledger."""
+        return {one.key for one in await self._store.get_many(self._models.event, ids) if one is not None}
+
+    async def record(self, entries: Sequence[LedgerEntry], *, stored: Awaitable[set[str]] | None) -> int:
         for attempt in range(1, ATTEMPTS + 1):
-            found = await self._store.get_many(self._models.event, [event.key for _, event in facts])
-            new = [one for one, stored in zip(facts, found, strict=True) if stored is None]
+            taken = await (stored or self.stored([entry.event.key for entry in entries]))
+            new = [entry for entry in entries if entry.event.key not in taken]
             try:
                 if new:
                     await self._commit(new)
@@ -85,31 +125,37 @@ class _Batch:
             except AlreadyExistsError:  # another recorded one of them since
                 if attempt == ATTEMPTS:
                     raise
+            stored = None
         raise AssertionError
 
-    async def _commit(self, facts: Sequence[tuple[Fact, Write]]) -> None:
-        writes = [event for _, event in facts]
-        by_day = _by_day(fact for fact, _ in facts)
-        sums = {tenant_id: sums_of(self._store, tenant_id, self._models) for tenant_id in by_day}
-        for tenant_id, days in by_day.items():
+    async def _commit(self, entries: Sequence[LedgerEntry]) -> None:
+        writes = [entry.event for entry in entries]
+        by_tenant, layout = _by_tenant(entries), self._models.sums
+        if not isinstance(layout, PeriodModels):
+            shards = self._store.capabilities.counter_shards
+            await self._store.commit(*writes, *add_upserts(layout, by_tenant, shards=shards))
+            return
+        sums = {tenant_id: PeriodSums(self._store, tenant_id, layout) for tenant_id in by_tenant}
+        for tenant_id, days in by_tenant.items():
             writes += sums[tenant_id].writes(days)
-        if not any(one.reads_first for one in sums.values()):
+        if layout.snapshot is None:
             await self._store.commit(*writes)
             return
 
         async def act(tx: Transaction) -> None:
             tx.write(*writes)
-            for tenant_id, days in by_day.items():
+            for tenant_id, days in by_tenant.items():
                 await sums[tenant_id].add_to_snapshot(tx, days)
 
         await self._store.transact(act, attempts=ATTEMPTS)
 
 
-def _by_day(facts: Iterable[Fact]) -> dict[str, dict[str, dict[str, int]]]:
+def _by_tenant(entries: Iterable[LedgerEntry]) -> dict[str, dict[str, dict[str, int]]]:
     """The metrics of facts by tenant and day."""
     totals: dict[str, dict[str, dict[str, int]]] = {}
-    for fact in facts:
-        metrics = totals.setdefault(fact.tenant_id, {}).setdefault(day_of(fact.at), {})
+    for entry in entries:
+        fact = entry.fact
+        metrics = totals.setdefault(fact.tenant_id, {}).setdefault(entry.day, {})
         for name, by in fact.metrics.items():
             metrics[name] = metrics.get(name, 0) + by
     return totals

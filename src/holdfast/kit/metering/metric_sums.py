@@ -4,10 +4,39 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 from holdfast.kit.metering.models import UsageSumFields
 from holdfast.kit.metering.periods import PAGE, ByDay, Comparison, Drift, LedgerTotals, compare_days
 from holdfast.store import Increment, Query, Store, Transaction, Write, upsert
+
+# About 1 KB each: enough for what a few hundred tenants count again and again.
+_UPSERTS_MAX: Final = 2_000
+
+
+@lru_cache(_UPSERTS_MAX, typed=True)
+def add_upsert(
+    kind: type[UsageSumFields], tenant_id: str, metric: str, day: str, shard: int, by: int, /
+) -> Write:
+    """Return the upsert that adds to a sum; writes are immutable, so equal ones are made once.
+
+    Cached by type as well: a number that is not an `int` must fail as it would without the cache.
+    """
+    row = kind(tenant_id=tenant_id, metric=metric, day=day, month=day[:7], shard=shard, value=by)
+    return upsert(row, {"value": Increment(by)})
+
+
+def add_upserts(kind: type[UsageSumFields], by_tenant: Mapping[str, ByDay], *, shards: int) -> list[Write]:
+    """Return the upserts that add the metrics of tenants, each to one of the shards of its sum."""
+    return [
+        add_upsert(kind, tenant_id, name, day, random.randrange(shards) if shards > 1 else 0, by)
+        for tenant_id, days in by_tenant.items()
+        for day, metrics in days.items()
+        for name, by in metrics.items()
+        if by
+    ]
 
 
 class MetricSums:
@@ -20,21 +49,10 @@ class MetricSums:
 
     def writes(self, days: ByDay) -> list[Write]:
         shards = self._store.capabilities.counter_shards
-        return [
-            self._add(name, day, by, shard=random.randrange(shards) if shards > 1 else 0)
-            for day, metrics in days.items()
-            for name, by in metrics.items()
-            if by
-        ]
+        return add_upserts(self._kind, {self._tenant_id: days}, shards=shards)
 
     async def add_to_snapshot(self, tx: Transaction, days: ByDay) -> None:
         return None
-
-    def _add(self, metric: str, day: str, by: int, *, shard: int) -> Write:
-        row = self._kind(
-            tenant_id=self._tenant_id, metric=metric, day=day, month=day[:7], shard=shard, value=by
-        )
-        return upsert(row, {"value": Increment(by)})
 
     async def day(self, metric: str, day: str) -> int:
         return await self._total(self._of(metric, day[:7]).where("day", "==", day))
@@ -59,4 +77,5 @@ class MetricSums:
         return compare_days(ledger, await self.by_day(month))
 
     async def mend(self, tx: Transaction, drift: Drift) -> None:
-        tx.write(self._add(drift.metric, drift.period, drift.ledger - drift.stored, shard=0))
+        by = drift.ledger - drift.stored
+        tx.write(add_upsert(self._kind, self._tenant_id, drift.metric, drift.period, 0, by))

@@ -213,4 +213,9 @@ def fact_id(fact: str) -> str:
     return "sha256-" + hashlib.sha256(fact.encode()).hexdigest()
 
 
+def event_id(tenant_id: str, fact: str) -> str:
+    """The id that the ledger event of a tenant's fact gets."""
+    return f"{tenant_id}{EVENT_ID.separator}{fact_id(fact)}"
+
+
 METER_MODELS: Final = MeterModels()

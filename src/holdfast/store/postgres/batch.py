@@ -6,9 +6,9 @@ applied by one statement for each table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
@@ -17,11 +17,12 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
 from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sql.write_batch import IndependentWrite
-from holdfast.store.write_rules import Change, Current, decide, needs_current
+from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite
+from holdfast.store.write_rules import Change, Current, decide
 
 DocumentKey = tuple[Schema[Any], str]
 Groups = dict[tuple[str, Verb, str], TableChange]
+_KEY_OF_ROW: Final = itemgetter(0)
 
 
 class StagedDocument:
@@ -66,10 +67,13 @@ class Batch:
         next_version: Callable[[], int],
         *,
         independent: Mapping[int, IndependentWrite],
+        bulk: Mapping[int, BulkWrites],
         counts: Mapping[DocumentKey, Column],
     ) -> None:
         self._mappings, self._next_version = mappings, next_version
-        self.independent, self.counts = independent, counts
+        self._independent, self._bulk, self.counts = independent, bulk, counts
+        self.unread = {*independent, *bulk}  # commits that are made without reading their documents
+        self._bulk_versions: dict[int, int] = {}
         self._states: dict[DocumentKey, DocumentState] = {}
         self._creates: dict[Schema[Any], TableChange] = {}
         self._patches: dict[tuple[PatchGroup, bool], TableChange] = {}
@@ -85,20 +89,30 @@ class Batch:
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for number, commit in enumerate(commits):
-            independent = self.independent.get(number)
-            if independent is not None:
-                self._add_independent(number, independent, commit)
-                continue
-            changes: list[Change | None] = []
-            try:
-                changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
-            except HoldfastError as refusal:
-                if not careful and self._has_unread(commit.writes[: len(changes)]):
-                    raise UnreadInsertError from refusal
-                self.outcomes.append(refusal)
+            if number in self._bulk:
+                self._add_bulk(number, commit)
+            elif number in self._independent:
+                self._add_independent(number, self._independent[number], commit)
             else:
-                alone = len(changes) == 1 and commit.writes[0].kind == "create"
-                self.outcomes.append(Committed(tuple([self._stage(c, alone) for c in changes])))
+                self._decide(commit, careful=careful)
+
+    def _decide(self, commit: Commit, *, careful: bool) -> None:
+        changes: list[Change | None] = []
+        try:
+            changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
+        except HoldfastError as refusal:
+            if not careful and self._has_unread(commit.writes[: len(changes)]):
+                raise UnreadInsertError from refusal
+            self.outcomes.append(refusal)
+        else:
+            alone = len(changes) == 1 and commit.writes[0].kind == "create"
+            self.outcomes.append(Committed(tuple([self._stage(c, alone) for c in changes])))
+
+    def _add_bulk(self, number: int, commit: Commit) -> None:
+        version = self._bulk_versions[number] = self._next_version()
+        bulk = self._bulk[number]
+        self.touched.update(bulk.creates, [schema for schema, _ in bulk.counts])
+        self.outcomes.append(Committed((version,) * len(commit.writes)))
 
     def _add_independent(self, number: int, write: IndependentWrite, commit: Commit) -> None:
         version = self._next_version()
@@ -172,10 +186,19 @@ class Batch:
         for (schema, key), state in sorted(self._states.items(), key=lambda one: one[0][1]):
             if state.now is not state.before:
                 self._change(groups, self._mappings[schema], key, state=state)
+        for number, version in self._bulk_versions.items():
+            self._group_bulk(groups, self._bulk[number], version)
         independent = [*self._creates.values(), *self._patches.values()]
         for change in independent:
-            change.rows.sort(key=itemgetter(0))
+            change.rows.sort(key=_KEY_OF_ROW)
         return [*(groups[name] for name in sorted(groups)), *independent]
+
+    def _group_bulk(self, groups: Groups, bulk: BulkWrites, version: int) -> None:
+        for schema, counted, writes in bulk.groups():
+            mapping = self._mappings[schema]
+            change = _group(groups, "insert", mapping, counted=counted)
+            change.rows += [mapping.row(w.prepared, version) for w in writes if w.prepared is not None]
+            change.rows.sort(key=_KEY_OF_ROW)
 
     def _change(
         self,
@@ -216,6 +239,7 @@ class Batch:
 
 
 def _group(groups: Groups, verb: Verb, mapping: Any, *, counted: Column | None = None) -> TableChange:
+    verb = verb if counted is None else "count"
     name = (mapping.table, verb, "" if counted is None else counted.stored)
     change = groups.get(name)
     if change is None:
@@ -229,8 +253,6 @@ def _group(groups: Groups, verb: Verb, mapping: Any, *, counted: Column | None =
 
 
 def _verb(state: DocumentState) -> Verb:
-    if state.counted is not None:
-        return "count"
     if state.before is not None:
         return "update"
     if state.blind:
@@ -249,33 +271,3 @@ class _Taken:
 
 
 _TAKEN = _Taken()
-
-
-def needs_locks(commits: Sequence[Commit], independent: Container[int]) -> bool:
-    """Whether a commit depends on documents that it may leave as they are: no write would notice a change."""
-    return any(
-        write.kind in ("check", "delete")
-        for number, commit in enumerate(commits)
-        if number not in independent
-        for write in commit.writes
-    )
-
-
-def keys_to_read(
-    commits: Sequence[Commit],
-    mappings: Mapping[Schema[Any], PostgresTable],
-    *,
-    independent: Mapping[int, IndependentWrite],
-    counts: Mapping[DocumentKey, Column],
-    careful: bool,
-) -> dict[Schema[Any], list[str]]:
-    """Return the keys to read before deciding, by collection; `careful` reads everything."""
-    wanted: dict[Schema[Any], set[str]] = {}
-    for number, commit in enumerate(commits):
-        for write in commit.writes if number not in independent else ():
-            if (write.schema, write.key) in counts:
-                continue
-            if careful or needs_current(write) or (write.kind == "put" and mappings[write.schema].lists):
-                wanted.setdefault(write.schema, set()).add(write.key)
-    ordered = sorted(wanted, key=lambda schema: mappings[schema].table)
-    return {schema: sorted(wanted[schema]) for schema in ordered}

@@ -16,7 +16,7 @@ from holdfast.store.postgres.claims import claim_statement, unconfirmed_statemen
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
-from holdfast.store.postgres.statement import PostgresTable
+from holdfast.store.postgres.statement import PostgresTable, text_array
 from holdfast.store.postgres.writer import WRITES_MAX, WRITES_PER_BATCH, CommitQueue, PostgresWriter
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
@@ -57,7 +57,8 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         if len(keys) == 1:
             row = await self._pool.read(lambda connection: connection.fetchrow(mapping.get_sql, keys[0]))
             return [None if row is None else mapping.snapshot(row)]
-        rows = await self._pool.read(lambda connection: connection.fetch(mapping.get_many_sql, keys))
+        bound = text_array(keys)
+        rows = await self._pool.read(lambda connection: connection.fetch(mapping.get_many_sql, bound))
         snapshots = {row[0]: mapping.snapshot(row) for row in rows}
         return [snapshots.get(key) for key in keys]
 

@@ -18,7 +18,8 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.postgres.batch import Batch, UnreadInsertError, keys_to_read, needs_locks
+from holdfast.store.postgres.batch import Batch, UnreadInsertError
+from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
 from holdfast.store.postgres.pool import (
     ConnectionPool,
@@ -27,8 +28,8 @@ from holdfast.store.postgres.pool import (
     close_connection,
     unavailable,
 )
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render
-from holdfast.store.sql.write_batch import counting_upserts, independent_writes
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render, text_array
+from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 
 WRITES_PER_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
@@ -137,9 +138,12 @@ class PostgresWriter:
         """Retry until the batch is applied or its deadline has passed; nothing is applied twice."""
         deadline, careful = RetryDeadline(self._pool.address.retry_s), False
         independent = independent_writes(commits, self._listed) if batched else {}
-        counts = counting_upserts(commits) if batched else {}
+        bulk = bulk_commits(commits, self._listed) if batched else {}
+        counts = counting_upserts(commits, bulk) if batched else {}
         while True:
-            work = Batch(self._mappings, self._next_version, independent=independent, counts=counts)
+            work = Batch(
+                self._mappings, self._next_version, independent=independent, bulk=bulk, counts=counts
+            )
             batch = 0
             try:
                 connection = await self._connect()
@@ -148,7 +152,7 @@ class PostgresWriter:
                     await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._outcomes(work, commits)
             except (asyncpg.UniqueViolationError, asyncpg.DivisionByZeroError, UnreadInsertError):
-                careful, counts, self._locked_batches = True, {}, LOCKED_BATCHES
+                careful, bulk, counts, self._locked_batches = True, {}, {}, LOCKED_BATCHES
             except Exception as fault:
                 if is_disconnected(fault):
                     self._disconnect()
@@ -183,12 +187,9 @@ class PostgresWriter:
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
         wanted = keys_to_read(
-            commits, self._mappings, independent=work.independent, counts=work.counts, careful=careful
+            commits, self._mappings, unread=work.unread, counts=work.counts, careful=careful
         )
-
-        locked = bool(wanted) and (
-            careful or self._locked_batches > 0 or needs_locks(commits, work.independent)
-        )
+        locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, work.unread))
 
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():
@@ -197,7 +198,7 @@ class PostgresWriter:
                     rows = await connection.fetch(mapping.get_sql, keys[0])
                 else:
                     sql = mapping.lock_sql if locked else mapping.get_many_sql
-                    rows = await connection.fetch(sql, keys)
+                    rows = await connection.fetch(sql, text_array(keys))
                 work.add_rows(schema, rows)
             work.decide(commits, careful=careful)
             await self._apply(connection, commits, work=work, batch=batch)

@@ -23,7 +23,8 @@ from holdfast.store.transforms import Increment
 # Two numbers inside these bounds have a sum inside 64 bits.
 NUMBER_MAX: Final = 2**62 - 1
 _COLUMNS_MAX: Final = 1_000
-_columns: dict[tuple[Schema[Any], str], Column | None] = {}
+# By schema and field: the column and its position among the schema's, None where the field is no counter.
+_columns: dict[tuple[Schema[Any], str], tuple[Column, int] | None] = {}
 
 
 def counting_column(write: Write, commit: Commit) -> Column | None:
@@ -36,21 +37,23 @@ def counting_column(write: Write, commit: Commit) -> Column | None:
     ((name, change),) = changes.items()
     if type(change) is not Increment or change.at_most is not None or change.at_least is not None:
         return None
-    column = _column(write.schema, name)
-    if column is None or type(change.by) is not int or not -NUMBER_MAX <= change.by <= NUMBER_MAX:
+    found = _column(write.schema, name)
+    if found is None or type(change.by) is not int or not -NUMBER_MAX <= change.by <= NUMBER_MAX:
         return None
-    return column if prepared.values[write.schema.columns.index(column)] == change.by else None
+    column, position = found
+    return column if prepared.values[position] == change.by else None
 
 
-def _column(schema: Schema[Any], name: str) -> Column | None:
+def _column(schema: Schema[Any], name: str) -> tuple[Column, int] | None:
     try:
         return _columns[schema, name]
     except KeyError:
         if len(_columns) >= _COLUMNS_MAX:
             _columns.clear()
         column = schema.column(name) if _countable(schema, name) else None
-        _columns[schema, name] = column
-        return column
+        found = None if column is None else (column, schema.columns.index(column))
+        _columns[schema, name] = found
+        return found
 
 
 def _countable(schema: Schema[Any], name: str) -> bool:

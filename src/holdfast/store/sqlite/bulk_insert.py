@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sql.counting_upsert import counting_column
+from holdfast.store.sql.write_batch import bulk_writes, insertable
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
@@ -35,11 +35,13 @@ def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> 
         return None
     tenant, writes = commits[0].tenant, [commit.writes[0] for commit in commits]
     alike = all(commit.tenant == tenant for commit in commits) and len({w.schema for w in writes}) == 1
-    mapping = transaction.mappings[writes[0].schema]
-    if not alike or any(w.kind != "create" for w in writes) or not _insertable(mapping, writes, tenant):
+    schema = writes[0].schema
+    if not alike or any(w.kind != "create" for w in writes):
+        return None
+    if not insertable(schema, writes, tenant=tenant, listed=transaction.listed):
         return None
     version = transaction.version + 1
-    if not _insert_all(transaction, {mapping: writes}, (), version=version):
+    if not _insert_all(transaction, {transaction.mappings[schema]: writes}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
 
@@ -48,43 +50,18 @@ def insert_writes(transaction: WriteTransaction, commit: Commit) -> Outcome | No
     """Make a commit that creates many documents, where it succeeds; otherwise None."""
     if len(commit.writes) < WRITES_MIN:
         return None
-    creates: dict[Schema[Any], list[Write]] = {}
-    counts: dict[tuple[Schema[Any], Column], list[Write]] = {}
-    others: list[Write] = []
-    for write in commit.writes:
-        if write.kind == "create":
-            creates.setdefault(write.schema, []).append(write)
-        elif (column := counting_column(write, commit)) is not None:
-            counts.setdefault((write.schema, column), []).append(write)
-        else:
-            others.append(write)
-    new: dict[SqliteTable, list[Write]] = {}
-    for schema, writes in creates.items():
-        mapping = transaction.mappings[schema]
-        if _insertable(mapping, writes, commit.tenant):
-            new[mapping] = writes
-        else:
-            others += writes
-    if not new or not all(_own(writes, commit.tenant) for writes in counts.values()):
+    bulk = bulk_writes(commit, transaction.listed)
+    if not bulk.creates:
         return None
+    new = {transaction.mappings[schema]: writes for schema, writes in bulk.creates.items()}
     try:
-        changes = [decide(write, transaction.current(write), commit=commit) for write in others]
+        changes = [decide(write, transaction.current(write), commit=commit) for write in bulk.others]
     except HoldfastError:
         return None
     version = transaction.version + 1
-    if not _insert_all(transaction, new, changes, counts=counts, version=version):
+    if not _insert_all(transaction, new, changes, counts=bulk.counts, version=version):
         return None
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
-
-
-def _insertable(mapping: SqliteTable, writes: Sequence[Write], tenant: str | None) -> bool:
-    """Whether the primary key is the only rule left that can refuse these creates."""
-    return not mapping.lists and not mapping.schema.lifecycle and _own(writes, tenant)
-
-
-def _own(writes: Sequence[Write], tenant: str | None) -> bool:
-    """Whether all documents are the tenant's; a privileged handle names none and may write for any."""
-    return tenant is None or {w.prepared.tenant for w in writes if w.prepared} <= {None, tenant}
 
 
 def _insert_all(

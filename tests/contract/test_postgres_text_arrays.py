@@ -1,0 +1,42 @@
+"""Literals of text arrays: the server reads back what was written, whatever the texts contain."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.store.postgres.statement import text_array
+
+SPECIAL = ['"', "\\", "{", "}", ",", " ", "NULL", "null", "", '","', '\\"', "\t\n", "\x01", "'", "ż", "👩"]
+texts = st.lists(
+    st.one_of(
+        st.none(),
+        st.lists(st.sampled_from(SPECIAL), max_size=4).map("".join),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    ),
+    max_size=8,
+)
+
+
+def test_any_texts_are_read_back_as_they_were_written(postgres_url: str) -> None:
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(postgres_url))
+
+        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(texts)
+        def compare(values: list[str | None]) -> None:
+            read = connection.fetchval("SELECT $1::text::text[]", text_array(values))
+            assert runner.run(read) == values
+
+        compare()
+        runner.run(connection.close())
+
+
+def test_plain_texts_are_joined_and_others_escaped() -> None:
+    assert text_array(["a", "b c", ""]) == '{"a","b c",""}'
+    assert text_array(["a", None]) == '{"a",NULL}'
+    assert text_array(['"', "\\"]) == '{"\\"","\\\\"}'
+    assert text_array([]) == "{}"
