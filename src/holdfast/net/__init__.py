@@ -7,7 +7,14 @@ response = await sender.send(OutgoingRequest("POST", url, headers, body, 5.0, 65
 from holdfast.net.address_guard import AddressGuard, PortPolicy, Resolver
 from holdfast.net.connection_shares import ConnectionShares
 from holdfast.net.pool import PoolLimits
-from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure
+from holdfast.net.port import (
+    Exchange,
+    OutgoingRequest,
+    ReceiverResponse,
+    Sender,
+    SendFailure,
+    SendResult,
+)
 from holdfast.net.retry_after import retry_after_s
 from holdfast.net.sender import RawSender
 from holdfast.net.session import HttpSession, LazySession
@@ -16,6 +23,7 @@ from holdfast.net.url import read_url
 __all__ = [
     "AddressGuard",
     "ConnectionShares",
+    "Exchange",
     "HttpSession",
     "LazySession",
     "OutgoingRequest",
@@ -25,6 +33,7 @@ __all__ = [
     "ReceiverResponse",
     "Resolver",
     "SendFailure",
+    "SendResult",
     "Sender",
     "read_url",
     "retry_after_s",

@@ -7,15 +7,16 @@ import re
 import socket
 import time
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import httptools
 
-from holdfast.net.port import ReceiverResponse, SendFailure
+from holdfast.net.port import OnResult, ReceiverResponse, SendFailure
 
 EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
 _WRITE_JOINED_BYTES_MAX: Final = 65_536
+_REPEATED_BYTES_MAX: Final = 2_048  # each connection has its last response
 # The event loop notices a closed connection at its next iteration; one that was idle for many is checked by a
 # read, because receivers close idle connections, not those in use.
 _PEEK_AFTER_S: Final = 0.1
@@ -23,6 +24,16 @@ _PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 _KEEP_ALIVE_S: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
 # How long before the receiver's stated end a connection is dropped: its time began when it answered.
 _KEEP_ALIVE_MARGIN_S: Final = 1.0
+
+
+class _RepeatedResponse(NamedTuple):
+    """A response that came whole and at once: the same bytes mean the same the next time."""
+
+    data: bytes
+    status: int
+    headers: dict[str, str]
+    excerpt: bytes
+    body_bytes: int
 
 
 class Http1Connection(asyncio.Protocol):
@@ -47,7 +58,8 @@ class Http1Connection(asyncio.Protocol):
         self._on_free, self._on_lost = on_free, on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[ReceiverResponse] | None = None
+        self._on_result: OnResult | None = None  # of the request under way
+        self._repeated: _RepeatedResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = float("inf")
         self._idle_since = time.monotonic()
@@ -82,27 +94,44 @@ class Http1Connection(asyncio.Protocol):
         return False
 
     def send(
-        self, head: bytes, body: bytes, *, head_only: bool, deadline: float, body_bytes_max: int
-    ) -> asyncio.Future[ReceiverResponse]:
-        """Write the request; the future gives its response, or a `SendFailure`."""
+        self,
+        head: bytes,
+        body: bytes,
+        on_result: OnResult,
+        *,
+        head_only: bool,
+        deadline: float,
+        body_bytes_max: int,
+    ) -> None:
+        """Write the request; `on_result` is called with its response, or a `SendFailure`.
+
+        By then the connection is free again, so that it can be used for the next request at once.
+        """
         assert self._transport is not None
         self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
         self._sent_at = time.monotonic()
         self._deadline = deadline
         if deadline < self._fires_at:
             self._set_timer(deadline)
-        self._waiter = waiter = self._loop.create_future()
+        self._on_result = on_result
         if len(body) <= _WRITE_JOINED_BYTES_MAX:
             self._transport.write(head + body)
         else:
             self._transport.writelines((head, body))
-        return waiter
+
+    def abandon(self, on_result: OnResult) -> None:
+        """Close the connection if this request is still under way; its result is not given then."""
+        if self._on_result == on_result:
+            self._on_result = None
+            self.drop()
 
     def drop(self, failure: SendFailure | None = None) -> None:
         """Close at once; a waiting request gets the failure."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_exception(failure or SendFailure("reset", "the sender closed the connection"))
+        on_result, self._on_result = self._on_result, None
+        if on_result is not None:
+            # Later: whoever drops a connection may be in the middle of a change to the pool.
+            result = failure or SendFailure("reset", "the sender closed the connection")
+            self._loop.call_soon(on_result, result)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -121,11 +150,11 @@ class Http1Connection(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         self._timer, self._fires_at = None, float("inf")
-        due = self._idle_since + self._idle_s if self._waiter is None else self._deadline
+        due = self._idle_since + self._idle_s if self._on_result is None else self._deadline
         # The event loop's timers may fire a moment early.
         if due > time.monotonic() + 0.001:
             self._set_timer(due)
-        elif self._waiter is None:
+        elif self._on_result is None:
             self.drop()
         else:
             self.drop(SendFailure("timeout", "no complete response within the time limit"))
@@ -139,24 +168,25 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        if self._waiter is not None:
-            self._fail_waiter(exc)
+        if self._on_result is not None:
+            self._end_by_close(exc)
         self.drop()
         self._on_lost(self)
 
-    def _fail_waiter(self, exc: Exception | None) -> None:
-        waiter = self._waiter
-        assert waiter is not None
+    def _end_by_close(self, exc: Exception | None) -> None:
         framed = "content-length" in self._headers or "transfer-encoding" in self._headers
         if self._head_done and not framed and exc is None:
             self._finish(reusable=False)
-        elif not waiter.done():
+        else:
             part = "in the middle of its response" if self._raw_bytes else "without a response"
-            waiter.set_exception(SendFailure("reset", f"the receiver closed the connection {part}"))
+            self.drop(SendFailure("reset", f"the receiver closed the connection {part}"))
 
     def data_received(self, data: bytes) -> None:
-        if self._waiter is None:
+        if self._on_result is None:
             self.drop()  # an unsolicited response would be taken for the next request's
+            return
+        if self._repeats(data):
+            self._finish(reusable=True)
             return
         self._raw_bytes += len(data)
         try:
@@ -167,34 +197,45 @@ class Http1Connection(asyncio.Protocol):
                 return
             self._surplus = True
         if self._done:
-            self._finish(reusable=self._keep and not self._surplus)
+            reusable = self._keep and not self._surplus
+            if reusable and self._raw_bytes == len(data) <= _REPEATED_BYTES_MAX:
+                self._repeated = _RepeatedResponse(
+                    data, self._status, self._headers, self._excerpt, self._body_bytes
+                )
+            self._finish(reusable=reusable)
         elif not self._head_done:
             self._check_head(self._raw_bytes)
         elif self._body_bytes > self._body_bytes_max:
             self._finish(reusable=False)
+
+    def _repeats(self, data: bytes) -> bool:
+        """Whether this is the last response once more, as most answers to webhooks are: no need to parse."""
+        last = self._repeated
+        if last is None or self._raw_bytes or data != last.data or self._head_only:
+            return False
+        if last.body_bytes > self._body_bytes_max:
+            return False
+        self._status, self._headers, self._excerpt = last.status, last.headers, last.excerpt
+        return True
 
     def _check_head(self, read_bytes: int) -> None:
         if read_bytes > HEAD_BYTES_MAX:
             self.drop(SendFailure("too_large", f"the response's head is over {HEAD_BYTES_MAX:,} bytes"))
 
     def _finish(self, *, reusable: bool) -> None:
-        waiter, self._waiter = self._waiter, None
-        assert waiter is not None
         if self._head_bytes > HEAD_BYTES_MAX:
-            self._waiter = waiter
             self._check_head(self._head_bytes)
             return
+        on_result, self._on_result = self._on_result, None
+        assert on_result is not None
         self._idle_since = now = time.monotonic()
-        if waiter.done() or self._unsent():
-            reusable = False
-        if not waiter.done():
-            waiter.set_result(
-                ReceiverResponse(self._status, self._headers, self._excerpt, now - self._sent_at)
-            )
-        if reusable and not self.closed and self._kept_alive():
+        response = ReceiverResponse(self._status, self._headers, self._excerpt, now - self._sent_at)
+        if reusable and not self.closed and not self._unsent() and self._kept_alive():
             self._on_free(self)
         else:
             self.drop()
+        # Last: it may send the next request on this connection.
+        on_result(response)
 
     def _kept_alive(self) -> bool:
         """Whether the receiver keeps the connection; a stated keep-alive time is respected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -42,10 +42,28 @@ class SendFailure(Exception):
         self.message = message
 
 
+SendResult = ReceiverResponse | SendFailure
+OnResult = Callable[[SendResult], None]
+
+
+class Exchange(Protocol):
+    """A request that was written, whose response is awaited."""
+
+    def abandon(self, on_result: OnResult) -> None:
+        """Stop waiting for the result of this call; nothing happens where it has been given already."""
+
+
 class Sender(Protocol):
     """Sends requests. Safe to call from many tasks at once; never follows redirects."""
 
     async def send(self, request: OutgoingRequest) -> ReceiverResponse:
         """Return the response, or raise `SendFailure`; takes no longer than `request.timeout_s`."""
+
+    def start(self, request: OutgoingRequest, on_result: OnResult) -> Exchange | None:
+        """Write the request if that needs no waiting, without a task; None, and nothing written, if it does.
+
+        `on_result` is called once, later, with what `send` would return or raise. `SendFailure` is raised
+        for a request that can't be sent at all.
+        """
 
     async def close(self) -> None: ...

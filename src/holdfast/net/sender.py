@@ -1,7 +1,7 @@
 """The sender: HTTP/1.1 straight on the event loop.
 
 A request takes an idle connection or opens one, is written in one piece, and its caller waits on one future.
-It needs no task, timer or lookup of its own while the receiver keeps its connections.
+It needs no task, timer or lookup of its own while the receiver keeps its connections; by `start`, no future.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ import msgspec
 from holdfast.net.address_guard import AddressGuard
 from holdfast.net.http1 import Http1Connection
 from holdfast.net.pool import Pool, PoolLimits, Pools
-from holdfast.net.port import OutgoingRequest, ReceiverResponse, SendFailure
+from holdfast.net.port import OnResult, OutgoingRequest, ReceiverResponse, SendFailure, SendResult
 
 ROUTES_MAX: Final = 10_000
 NAMES_MAX: Final = 1_000
@@ -33,7 +34,7 @@ _FRAMING: Final = frozenset(
 
 
 class SenderStats(msgspec.Struct, frozen=True):
-    """Counts: requests answered and connections opened since the start, connections open now."""
+    """Counts: requests written and connections opened since the start, connections open now."""
 
     sent: int
     opened: int
@@ -82,33 +83,49 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        response = await self._exchange(route.pool, request, head=head, deadline=deadline)
-        self._sent += 1
-        return response
+        pool = route.pool
+        connection = self._pools.take_idle(pool) if pool.idle else None
+        if connection is None:
+            connection = await self._obtain(pool, deadline)
+        waiter: asyncio.Future[ReceiverResponse] = asyncio.get_running_loop().create_future()
+        on_result = partial(_resolve, waiter)
+        self._write(connection, request, on_result, head=head, deadline=deadline)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            connection.abandon(on_result)
+            raise
+
+    def start(self, request: OutgoingRequest, on_result: OnResult) -> Http1Connection | None:
+        route = self._routes.get(request.url)
+        if route is None or self._closed or not route.pool.idle or route.until <= self._guard.monotonic():
+            return None
+        head = self._head(request, route)
+        connection = self._pools.take_idle(route.pool)
+        if connection is not None:
+            deadline = time.monotonic() + request.timeout_s
+            self._write(connection, request, on_result, head=head, deadline=deadline)
+        return connection
 
     async def close(self) -> None:
         """Drop every connection; requests under way get a `reset`."""
         self._closed = True
         await self._pools.close()
 
-    async def _exchange(
-        self, pool: Pool, request: OutgoingRequest, *, head: bytes, deadline: float
-    ) -> ReceiverResponse:
-        connection = self._pools.take_idle(pool) if pool.idle else None
-        if connection is None:
-            connection = await self._obtain(pool, deadline)
-        waiter = connection.send(
-            head,
-            request.body,
-            head_only=request.method == "HEAD",
-            deadline=deadline,
+    def _write(
+        self,
+        connection: Http1Connection,
+        request: OutgoingRequest,
+        on_result: OnResult,
+        *,
+        head: bytes,
+        deadline: float,
+    ) -> None:
+        self._sent += 1
+        connection.send(
+            head, request.body, on_result, head_only=request.method == "HEAD", deadline=deadline,
             body_bytes_max=request.response_bytes_max,
-        )
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            connection.drop()
-            raise
+        )  # fmt: skip
 
     async def _obtain(self, pool: Pool, deadline: float) -> Http1Connection:
         async with _in_time(deadline, "no connection became free"):
@@ -146,6 +163,15 @@ class RawSender:
             raise SendFailure("bad_request", f"{name!r} can't be sent as a header's name or a method")
         if len(self._valid_names) < NAMES_MAX:
             self._valid_names.add(name)
+
+
+def _resolve(waiter: asyncio.Future[ReceiverResponse], result: SendResult) -> None:
+    if waiter.done():
+        return
+    if isinstance(result, SendFailure):
+        waiter.set_exception(result)
+    else:
+        waiter.set_result(result)
 
 
 @asynccontextmanager

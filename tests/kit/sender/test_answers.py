@@ -223,3 +223,32 @@ async def test_a_receiver_that_says_close_is_not_asked_again_on_that_connection(
         for _ in range(3):
             await sender.send(outgoing(receiver.url()))
         assert receiver.connections == 3
+
+
+def _said(body: bytes, note: str) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nx-note: %s\r\ncontent-length: %d\r\n\r\n%s" % (note.encode(), len(body), body)
+
+
+async def test_an_answer_that_repeats_the_last_one_or_does_not_is_understood(sender: RawSender) -> None:
+    first, other = _said(b"taken", "a"), _said(b"never", "b")
+    sequence = (first, first, other, first, first)
+    async with serving(answering(*sequence)) as receiver:
+        given = [await sender.send(outgoing(receiver.url())) for _ in sequence]
+    assert receiver.connections == 1
+    notes = [(one.headers["x-note"], one.excerpt) for one in given]
+    assert notes == [("a", b"taken"), ("a", b"taken"), ("b", b"never"), ("a", b"taken"), ("a", b"taken")]
+
+
+async def test_a_repeated_answer_is_held_to_the_limit_of_its_own_request(sender: RawSender) -> None:
+    async with serving(answering(_said(b"x" * 100, "a"))) as receiver:
+        whole = await sender.send(outgoing(receiver.url()))
+        cut = await sender.send(outgoing(receiver.url(), response_bytes_max=10))
+    assert (len(whole.excerpt), len(cut.excerpt)) == (100, 10)
+
+
+async def test_more_than_the_repeated_answer_is_not_taken_for_it(sender: RawSender) -> None:
+    said = _said(b"ok", "a")
+    async with serving(answering(said, said + said, said)) as receiver:
+        for _ in range(3):
+            assert (await sender.send(outgoing(receiver.url()))).excerpt == b"ok"
+    assert receiver.connections == 2

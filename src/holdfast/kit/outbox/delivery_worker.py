@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,10 +17,10 @@ from holdfast import tracing
 from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox import ordering
-from holdfast.kit.outbox.attempt_record import CONTENT_TYPE, METHOD, Header
+from holdfast.kit.outbox.attempt_record import Header
 from holdfast.kit.outbox.circuits import CircuitRecorder
 from holdfast.kit.outbox.endpoint_admin import Endpoints, OnNotice
-from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
+from holdfast.kit.outbox.endpoint_queue import EndpointQueue
 from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.outcome import (
     AttemptOutcome,
@@ -29,14 +29,14 @@ from holdfast.kit.outbox.outcome import (
     release_write,
     settle_writes,
 )
+from holdfast.kit.outbox.outgoing_attempt import OutgoingAttempt
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.kit.outbox.shared_rate import EndpointRates, ReservedTurns
-from holdfast.net import ConnectionShares, OutgoingRequest, ReceiverResponse, Sender, SendFailure
+from holdfast.net import ConnectionShares, Sender, SendFailure, SendResult
 from holdfast.store import Store, Write
 
 # Adds headers to the signature's, for each attempt.
 Headers = Callable[[Delivery, Endpoint], Sequence[Header]]
-Result = ReceiverResponse | SendFailure
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 RESERVE_AGAIN_S: Final = 1.0
@@ -55,7 +55,7 @@ class Counts(msgspec.Struct):
 class DeliveryWorker:
     """Sends for all queues of one dispatcher, whose tasks it spawns and whose loop it wakes.
 
-    `wake` asks for a turn; `look` for one that claims.
+    `wake` asks for a turn, `look` for one that claims; `note` takes faults that nobody awaits.
     """
 
     def __init__(
@@ -72,13 +72,16 @@ class DeliveryWorker:
         spawn: Spawn,
         wake: Callable[[], None],
         look: Callable[[], None],
+        note: Callable[[BaseException], None],
     ) -> None:
         self._store, self._sender, self._settler, self._shares = store, sender, settler, shares
         self._clock = store.clock
         self._rates, self._circuits = EndpointRates(store, models), CircuitRecorder(store)
         self._owner, self._headers, self._on_notice, self._models = owner, headers, on_notice, models
-        self._spawn, self._wake, self._look = spawn, wake, look
+        self._spawn, self._wake, self._look, self._note = spawn, wake, look, note
         self._retries_us: list[int] = []
+        self._started: set[OutgoingAttempt] = set()  # in flight, and no task waits for them
+        self._idle = asyncio.Event()
         self.in_flight = 0
         self.stopping = False
         self.counts = Counts()
@@ -88,13 +91,14 @@ class DeliveryWorker:
     def send_waiting(self, queue: EndpointQueue) -> None:
         """Start as many sends as the queue's limits let through."""
         while queue.waiting and not self.stopping:
-            claimed = queue.take(self._clock.monotonic())
+            now = self._clock.monotonic()
+            claimed = queue.take(now)
             if claimed is None:
                 if queue.turns is not None:
                     self._reserve_turns(queue, queue.turns)
                 return
             self.in_flight += 1
-            self._spawn(self._send_in_turn(queue, claimed))
+            self._begin(OutgoingAttempt(queue, claimed, self._end, at=self._clock.now(), started_s=now))
 
     def _reserve_turns(self, queue: EndpointQueue, turns: ReservedTurns) -> None:
         count = queue.turns_wanted(self._clock.monotonic())
@@ -113,111 +117,125 @@ class DeliveryWorker:
             turns.reserving = False
             self._wake()
 
-    async def _send_in_turn(self, queue: EndpointQueue, first: ClaimedDelivery) -> None:
-        """Send one after another for as long as the queue has something to send."""
-        claimed: ClaimedDelivery | None = first
+    def _begin(self, attempt: OutgoingAttempt) -> None:
+        """Sign and send, by a task only where a connection or a place must be waited for."""
+        queue = attempt.queue
         try:
-            while claimed is not None:
-                await self._attempt(queue, claimed)
-                claimed = None if self.stopping else queue.take(self._clock.monotonic())
-                if queue.waiting and queue.in_flight < queue.concurrency:
-                    self.send_waiting(queue)  # an answer may let more go at once
-        finally:
-            self.in_flight -= 1
-        if queue.wants_refill(self._clock.monotonic()):
-            self._wake()
-
-    async def _attempt(self, queue: EndpointQueue, claimed: ClaimedDelivery) -> None:
-        at, started = self._clock.now(), self._clock.monotonic()
-        headers: list[Header] = []
-        try:
-            self._sign(queue, claimed.delivery, at, headers=headers)
-            result: Result = await (
-                self._send_in_place(queue, claimed, headers)
-                if queue.in_doubt or queue.slow
-                else self._exchange(queue, claimed, headers)
-            )
+            self._sign(attempt)
+            if not (queue.in_doubt or queue.slow or tracing.on):
+                attempt.exchange = self._sender.start(attempt.request(attempt.started_s), attempt.end)
+        # Later, because the end of one attempt begins the next.
         except SendFailure as failure:
-            result = failure
-        latency_s = self._clock.monotonic() - started
-        record_attempt(
-            claimed.delivery, result, at=at, latency_s=latency_s, url=queue.recorded_url, headers=headers
-        )
-        self._conclude(queue, claimed, result, latency_s=latency_s)
+            asyncio.get_running_loop().call_soon(self._end, attempt, failure)
+            return
+        except Exception as fault:
+            asyncio.get_running_loop().call_soon(self._give_up, attempt, fault)
+            return
+        if attempt.exchange is None:
+            self._spawn(self._exchange(attempt))
+        else:
+            self._started.add(attempt)
 
-    def _sign(self, queue: EndpointQueue, delivery: Delivery, at: datetime, *, headers: list[Header]) -> None:
+    def _sign(self, attempt: OutgoingAttempt) -> None:
         """Add the request's headers, also where that fails midway."""
-        endpoint, sign = queue.endpoint, queue.sign
-        assert endpoint is not None
+        sign, delivery = attempt.queue.sign, attempt.claimed.delivery
         assert sign is not None
-        headers.append((CONTENT_TYPE, delivery.content_type))
-        headers += sign(delivery.event_id, to_us(at) // 1_000_000, delivery.body)
+        attempt.headers += sign(delivery.event_id, to_us(attempt.at) // 1_000_000, delivery.body)
         if self._headers is not None:
-            headers += self._headers(delivery, endpoint)
+            attempt.headers += self._headers(delivery, attempt.endpoint)
         self.counts.sent += 1
 
-    async def _send_in_place(
-        self, queue: EndpointQueue, claimed: ClaimedDelivery, headers: list[Header]
-    ) -> ReceiverResponse:
-        """Send to a receiver that may hang or be slow: it leaves connections to others."""
-        async with self._shares.place(queue.host, in_doubt=queue.in_doubt, within_s=self._left_s(claimed)):
-            return await self._exchange(queue, claimed, headers)
+    async def _exchange(self, attempt: OutgoingAttempt) -> None:
+        """Send by a task. A receiver that may hang or be slow leaves connections to others."""
+        queue, monotonic = attempt.queue, self._clock.monotonic
+        try:
+            if queue.in_doubt or queue.slow:
+                within_s = attempt.left_s(monotonic())
+                async with self._shares.place(queue.host, in_doubt=queue.in_doubt, within_s=within_s):
+                    # What it waited for a place is not the receiver's fault.
+                    result: SendResult = await attempt.send(self._sender, monotonic())
+            else:
+                result = await attempt.send(self._sender, monotonic())
+        except SendFailure as failure:
+            result = failure
+        except Exception as fault:
+            self._give_up(attempt, fault)
+            return
+        except asyncio.CancelledError:
+            self.in_flight -= 1
+            raise
+        self._end(attempt, result)
 
-    def _left_s(self, claimed: ClaimedDelivery) -> float:
-        return claimed.until_s - SETTLE_S - self._clock.monotonic()
+    def abandon(self) -> None:
+        """Close the connections of all sends in flight that no task waits for; their leases end."""
+        started, self._started = self._started, set()
+        self.in_flight -= len(started)
+        for attempt in started:
+            attempt.abandon()
 
-    def _exchange(
-        self, queue: EndpointQueue, claimed: ClaimedDelivery, headers: list[Header]
-    ) -> Awaitable[ReceiverResponse]:
-        endpoint, delivery = queue.endpoint, claimed.delivery
-        assert endpoint is not None
-        # A send must not outlive its lease; what it waited for a place is not the receiver's fault.
-        timeout_s = min(endpoint.timeout_s, self._left_s(claimed))
-        if tracing.on:
-            return self._exchange_traced(endpoint, delivery, headers, timeout_s=timeout_s)
-        return self._sender.send(_request(endpoint, delivery, headers, timeout_s))
+    async def wait_idle(self) -> None:
+        """Return once no send is in flight."""
+        while self.in_flight:
+            self._idle.clear()
+            await self._idle.wait()
 
-    async def _exchange_traced(
-        self, endpoint: Endpoint, delivery: Delivery, headers: list[Header], *, timeout_s: float
-    ) -> ReceiverResponse:
-        with tracing.span(
-            f"deliver {delivery.event_type}", kind="client", parent=delivery.trace,
-            delivery=delivery.id, endpoint=delivery.endpoint_id, attempt=delivery.attempt_count + 1,
-        ) as span:  # fmt: skip
-            headers.append((tracing.HEADER, tracing.traceparent()))
-            try:
-                response = await self._sender.send(_request(endpoint, delivery, headers, timeout_s))
-            except SendFailure as failure:
-                tracing.mark_failed(span, failure.reason)
-                raise
-            span.set_attribute("http.response.status_code", response.status)
-            if response.status >= 400:
-                tracing.mark_failed(span, str(response.status))
-            return response
+    # -- results ----------------------------------------------------------------------------------
 
-    def _conclude(
-        self, queue: EndpointQueue, claimed: ClaimedDelivery, result: Result, *, latency_s: float
-    ) -> None:
-        delivery, endpoint = claimed.delivery, queue.endpoint
-        assert endpoint is not None
-        now, monotonic = self._clock.now(), self._clock.monotonic()
-        outcome = judge(result, endpoint.retry, attempt=delivery.attempt_count, now=now, roll=random.random())
+    def _end(self, attempt: OutgoingAttempt, result: SendResult) -> None:
+        """Settle an attempt by its result, and send what comes next."""
+        if attempt.exchange is not None:
+            if attempt not in self._started:
+                return  # abandoned
+            self._started.remove(attempt)
+        try:
+            self._conclude(attempt, result)
+        except Exception as fault:
+            self._note(fault)  # its lease ends, and it is sent again
+        self._go_on(attempt.queue)
+
+    def _give_up(self, attempt: OutgoingAttempt, fault: Exception) -> None:
+        """Leave a delivery to the end of its lease, because of a fault that is not its receiver's."""
+        self._note(fault)
+        self._finish(attempt, False, hung=False, now=self._clock.monotonic())
+        self._go_on(attempt.queue)
+
+    def _finish(self, attempt: OutgoingAttempt, healthy: bool, **measured: Any) -> None:
+        if attempt.queue.finish(attempt.claimed, healthy=healthy, **measured):
+            self._spawn(self._circuits.record(attempt.queue))
+
+    def _go_on(self, queue: EndpointQueue) -> None:
+        self.in_flight -= 1
+        if queue.waiting:
+            self.send_waiting(queue)  # an answer may let more than one go
+        if queue.has_more and queue.wants_refill(self._clock.monotonic()):
+            self._wake()
+        if not self.in_flight:
+            self._idle.set()
+
+    def _conclude(self, attempt: OutgoingAttempt, result: SendResult) -> None:
+        queue, delivery = attempt.queue, attempt.claimed.delivery
+        endpoint = queue.endpoint or attempt.endpoint  # the endpoint may be no more by now
+        now, now_s = self._clock.now(), self._clock.monotonic()
+        latency_s = now_s - attempt.started_s
+        number = delivery.attempt_count + 1
+        outcome = judge(result, endpoint.retry, attempt=number, now=now, roll=random.random())
         hung = isinstance(result, SendFailure) and result.reason == "timeout"
         took_s = latency_s if isinstance(result, SendFailure) else result.latency_s
-        switched = queue.finish(
-            claimed, healthy=outcome.healthy, hung=hung, now=monotonic, took_s=took_s,
-            waited_s=latency_s - took_s,
-        )  # fmt: skip
-        if switched:
-            self._spawn(self._circuits.record(queue))
+        self._finish(
+            attempt, outcome.healthy, hung=hung, now=now_s, took_s=took_s, waited_s=latency_s - took_s
+        )
         if outcome.hold_s:
-            queue.close_until(monotonic + outcome.hold_s)
-        setattr(self.counts, outcome.status, getattr(self.counts, outcome.status) + 1)
+            queue.close_until(now_s + outcome.hold_s)
+        record_attempt(
+            delivery, result, at=attempt.at, latency_s=latency_s, url=queue.recorded_url,
+            headers=attempt.headers,
+        )  # fmt: skip
         writes = settle_writes(delivery, outcome, now=now, models=self._models)
+        setattr(self.counts, outcome.status, getattr(self.counts, outcome.status) + 1)
         if endpoint.fifo and outcome.status != "failed":
             self._spawn(self._finish_head(delivery, writes, now))
         else:
-            self._settler.add(Settlement(delivery.id, writes, claimed.until_s))
+            self._settler.add(Settlement(delivery.id, writes, attempt.claimed.until_s))
         if outcome.status != "delivered":
             self._after_failure(queue, delivery, outcome)
 
@@ -274,11 +292,3 @@ class DeliveryWorker:
             heapq.heappop(self._retries_us)
             due = True
         return due
-
-
-def _request(
-    endpoint: Endpoint, delivery: Delivery, headers: Sequence[Header], timeout_s: float
-) -> OutgoingRequest:
-    return OutgoingRequest(
-        METHOD, endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -20,21 +21,27 @@ class DirectHandoff:
     ) -> None:
         self._queues, self._worker, self._clock = queues, worker, clock
         self._owner, self._lease_s, self._lease = owner, lease_s, timedelta(seconds=lease_s)
+        self._committed: dict[EndpointQueue, None] = {}  # those with deliveries to send
         self.open = False
 
     async def load(self, endpoints: Sequence[Endpoint]) -> None:
         """Read endpoints that were not seen before, so that their queues can be judged."""
+        if not self.has_loaded(endpoints):
+            await self._queues.load([one.id for one in endpoints if self._queues.loaded(one.id) is None])
+
+    def has_loaded(self, endpoints: Sequence[Endpoint]) -> bool:
+        """Whether there is nothing to read first."""
         if not self.open:
-            return
-        unseen = [endpoint.id for endpoint in endpoints if self._queues.loaded(endpoint.id) is None]
-        if unseen:
-            await self._queues.load(unseen)
+            return True
+        loaded = self._queues.loaded
+        return all(loaded(endpoint.id) is not None for endpoint in endpoints)
 
     def claim(self, deliveries: Sequence[Delivery]) -> Callable[[bool], None]:
         """Claim what there is room for; return what to call once it is known whether that was committed:
         it sends what was."""
-        places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
-        until_s = self._clock.monotonic() + self._lease_s
+        now = self._clock.monotonic()
+        places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery, now))]
+        until_s = now + self._lease_s
         for delivery, _ in places:
             delivery.status = delivery.stored_state("sending")
             delivery.owner, delivery.fence = self._owner, 1
@@ -49,16 +56,28 @@ class DirectHandoff:
         return end
 
     def _send(self, claimed: ClaimedDelivery, queue: EndpointQueue) -> None:
-        queue.add(claimed)
-        if self._worker.stopping:
-            self._worker.release(queue)
-        else:
-            self._worker.send_waiting(queue)
+        """Send in the next iteration of the event loop, with all that the same group commit has committed.
 
-    def _reserve(self, delivery: Delivery) -> EndpointQueue | None:
+        Its other callers then commit again before anything is sent, so that the next group is no smaller.
+        """
+        queue.add(claimed)
+        if not self._committed:
+            asyncio.get_running_loop().call_soon(self._send_committed)
+        self._committed[queue] = None
+
+    def _send_committed(self) -> None:
+        queues, self._committed = self._committed, {}
+        for queue in queues:
+            if self._worker.stopping:
+                self._worker.release(queue)
+            else:
+                self._worker.send_waiting(queue)
+
+    def _reserve(self, delivery: Delivery, now: float) -> EndpointQueue | None:
         if not self.open or self._worker.stopping or delivery.state != "pending":
             return None
         queue = self._queues.loaded(delivery.endpoint_id)
-        if queue is None or not queue.reserve(self._clock.monotonic()):
+        if queue is None or not queue.reserve(now):
             return None
-        return self._queues.get(queue.id)
+        self._queues.busy[queue.id] = queue
+        return queue

@@ -99,7 +99,7 @@ class Dispatcher(WorkerLoop[Delivery]):
         self._worker = DeliveryWorker(
             store, sender, self._settler, shares=shares or ConnectionShares(), owner=self.owner,
             headers=headers, on_notice=on_notice, models=models, spawn=self._spawn, wake=self._wake.set,
-            look=self._deliveries_changed,
+            look=self._deliveries_changed, note=self._note,
         )  # fmt: skip
         self.handoff = DirectHandoff(
             self._queues, self._worker, clock=self._clock, owner=self.owner, lease_s=lease_s
@@ -130,6 +130,7 @@ class Dispatcher(WorkerLoop[Delivery]):
             await super().run(stop)
         finally:
             self.handoff.open = False
+            self._worker.abandon()
             await cancel_all([settling])
 
     async def drain(self, seconds: float) -> None:
@@ -158,8 +159,10 @@ class Dispatcher(WorkerLoop[Delivery]):
         }
 
     def _deliveries_changed(self) -> None:
-        self._claim_wanted = True
-        self._wake.set()
+        # Where a claim is wanted already, the loop waits no longer than until it may be made.
+        if not self._claim_wanted:
+            self._claim_wanted = True
+            self._wake.set()
 
     def _endpoints_changed(self) -> None:
         self._endpoints_stale = True
@@ -217,8 +220,10 @@ class Dispatcher(WorkerLoop[Delivery]):
             self._worker.release(queue)
         try:
             async with asyncio.timeout(self._drain_s):
-                while self._tasks:
-                    await asyncio.wait(set(self._tasks))
+                while self._tasks or self._worker.in_flight:
+                    await self._worker.wait_idle()
+                    if self._tasks:
+                        await asyncio.wait(set(self._tasks))
                 await self._settler.flush()
         except TimeoutError:
             _log.warning("stopped with sends in flight; their leases end", count=self._worker.in_flight)

@@ -104,14 +104,14 @@ class Outbox:
 
         With a `local_dispatcher`, what it has room for is claimed in that commit and sent at once.
         """
-        chosen = list(endpoints)
-        ordered = sorted([endpoint.id for endpoint in chosen if endpoint.fifo])
+        chosen, handoff = list(endpoints), self._handoff
+        ordered = [endpoint.id for endpoint in chosen if endpoint.fifo]
         if ordered:
-            return await self._send_ordered(ordered, event, chosen, also)
-        if self._handoff is not None:
-            await self._handoff.load(chosen)
-        deliveries = [delivery for delivery, _ in self._deliveries(event, chosen)]
-        end = None if self._handoff is None else self._handoff.claim(deliveries)
+            return await self._send_ordered(sorted(ordered), event, chosen, also)
+        if handoff is not None and not handoff.has_loaded(chosen):
+            await handoff.load(chosen)
+        deliveries = self._new_deliveries(event, chosen)
+        end = None if handoff is None else handoff.claim(deliveries)
         committed = False
         try:
             if deliveries or also:
@@ -148,9 +148,9 @@ class Outbox:
         except HoldfastError as refusal:
             return refusal
 
-    def _unordered(self, event: Event, endpoints: list[Endpoint]) -> list[Delivery] | HoldfastError:
+    def _unordered(self, event: Event, endpoints: Sequence[Endpoint]) -> list[Delivery] | HoldfastError:
         try:
-            return [delivery for delivery, _ in self._deliveries(event, endpoints)]
+            return self._new_deliveries(event, endpoints)
         except HoldfastError as refusal:
             return refusal
 
@@ -182,16 +182,21 @@ class Outbox:
 
     def _deliveries(self, event: Event, endpoints: Iterable[Endpoint]) -> list[tuple[Delivery, bool]]:
         """Return a delivery for each endpoint, and whether it has to join the endpoint's order."""
+        chosen = list(endpoints)
+        deliveries = self._new_deliveries(event, chosen)
+        return [
+            (delivery, endpoint.fifo and delivery.state == "pending")
+            for endpoint, delivery in zip(chosen, deliveries, strict=True)
+        ]
+
+    def _new_deliveries(self, event: Event, endpoints: Sequence[Endpoint]) -> list[Delivery]:
         if len(event.body) > self.body_bytes_max:
             raise TooLargeError(
                 f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}",
                 "body",
             )
         now = self._store.clock.now()
-        deliveries = [(endpoint, self._delivery(event, endpoint, now)) for endpoint in endpoints]
-        return [
-            (delivery, endpoint.fifo and delivery.state == "pending") for endpoint, delivery in deliveries
-        ]
+        return [self._delivery(event, endpoint, now) for endpoint in endpoints]
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
         delivery = self._models.delivery(
