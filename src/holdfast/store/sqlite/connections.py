@@ -65,7 +65,8 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         # checkpointed at 16 MB. Pages that a writer visits are in its cache and would count twice.
         connection.execute(f"PRAGMA cache_size = {-65536 if writing else -16384}")
         connection.execute(f"PRAGMA mmap_size = {0 if writing else MAPPED_BYTES_MAX}")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        # The writer decides when; see `Checkpointer`.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA journal_size_limit = 67108864")
     except (apsw.Error, OSError) as fault:
         raise StoreUnavailableError(
