@@ -13,18 +13,16 @@ from queue import SimpleQueue
 from typing import Final
 
 import apsw
-import msgspec
 import structlog
 
-from holdfast.errors import StoreUnavailableError
-from holdfast.store.sqlite.connections import Options, open_connection
+from holdfast.store.sqlite.connections import Options, busy_handler, open_connection
 
 # Counted are the pages that this process has appended since it last finished a checkpoint.
 PAGES: Final = 4_000
-REST_PAGES_MAX: Final = 256
-PASSES_MAX: Final = 3  # a writer as fast as the copying must not put off the rest for ever
 RETRY_PAGES: Final = 1_000
 TAKEOVER_PAGES: Final = 12_000  # appended while the thread has not copied: the writer does it itself
+# SQLite syncs the database after a pass during which nobody committed: a short second one is likely to be.
+PASSES: Final = 2
 FINISH_S_MAX: Final = 0.01  # how long the writer waits for others to leave the log
 
 log = structlog.get_logger("holdfast.sqlite")
@@ -34,11 +32,11 @@ class Checkpointer:
     """Decides in the writer's thread, copies in its own, which starts with the first long log."""
 
     def __init__(self, options: Options) -> None:
-        self._options = msgspec.structs.replace(options, busy_s=FINISH_S_MAX)
+        self._options = options
         # Used by the thread while it copies and by the writer's else.
         self._connection: apsw.Connection | None = None
         self._thread: threading.Thread | None = None
-        self._requests: SimpleQueue[int | None] = SimpleQueue()
+        self._requests: SimpleQueue[bool] = SimpleQueue()
         self._copying = self._failed = False
         self._start_over()
 
@@ -54,9 +52,7 @@ class Checkpointer:
         if self._copying or self._failed:
             if self._pages >= self._takeover_pages:
                 self._copy_in_writer(writer)
-        elif self._passes and (
-            self._pages - self._copied_pages <= REST_PAGES_MAX or self._passes >= PASSES_MAX
-        ):
+        elif self._copied:
             self._finish()
         else:
             self._request()
@@ -64,58 +60,54 @@ class Checkpointer:
     def close(self) -> None:
         """End the thread, after the pass it may be at."""
         if self._thread is not None:
-            self._requests.put(None)
+            self._requests.put(False)
             self._thread.join()
         self._drop_connection()
 
     def _start_over(self) -> None:
-        self._pages = self._copied_pages = self._passes = 0
+        self._pages, self._copied = 0, False
         self._next_pages, self._takeover_pages = PAGES, PAGES + TAKEOVER_PAGES
 
     def _try_later(self) -> None:
-        self._passes, self._next_pages = 0, self._pages + RETRY_PAGES
+        self._copied, self._next_pages = False, self._pages + RETRY_PAGES
 
     def _request(self) -> None:
         self._takeover_pages = self._pages + TAKEOVER_PAGES
         try:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="holdfast-sqlite-checkpointer", daemon=True
-                )
-                self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="holdfast-sqlite-checkpointer", daemon=True)
+                thread.start()
+                self._thread = thread
         except RuntimeError as fault:
-            self._thread = None
             self._fail(fault)
             return
         self._copying = True
-        self._requests.put(self._pages)
+        self._requests.put(True)
 
     def _run(self) -> None:
-        while (pages := self._requests.get()) is not None:
+        while self._requests.get():
             try:
-                self._copy(pages)
+                self._copied = all(self._copy() for _ in range(PASSES))
+                if not self._copied:
+                    self._try_later()  # a reader needs the database as it was
             except apsw.BusyError:
                 self._try_later()  # another process copies
-            except (apsw.Error, StoreUnavailableError) as fault:
+            except BaseException as fault:  # nothing may end the thread: nobody would copy
                 self._fail(fault)
-                self._drop_connection()
-            finally:
-                self._copying = False
+            self._copying = False
 
-    def _copy(self, pages: int) -> None:
-        """Copy what was committed before now, beside further commits."""
+    def _copy(self) -> bool:
+        """Copy what was committed before now, beside further commits; tell whether that was possible."""
         if self._connection is None:
             self._connection = open_connection(self._options, writing=True)
+            self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
         frames, copied = self._connection.wal_checkpoint()
-        if copied < frames:
-            self._try_later()  # a reader needs the database as it was
-        else:
-            self._copied_pages, self._passes = pages, self._passes + 1
+        return copied >= frames
 
     def _finish(self) -> None:
         """Copy the rest while nobody can commit, so that the next commit starts the log anew."""
+        assert self._connection is not None
         try:
-            assert self._connection is not None
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         except apsw.BusyError:
             self._try_later()
@@ -130,7 +122,7 @@ class Checkpointer:
         try:
             frames, copied = writer.wal_checkpoint()
         except apsw.Error as fault:
-            log.warning("checkpoint failed", error=str(fault))
+            log.warning("checkpoint failed; it is tried again", error=str(fault))
             frames, copied = 1, 0
         if copied < frames:
             self._try_later()
@@ -138,9 +130,10 @@ class Checkpointer:
         else:
             self._start_over()
 
-    def _fail(self, fault: Exception) -> None:
+    def _fail(self, fault: BaseException) -> None:
         self._failed = True
-        log.warning("checkpoint failed; the writer makes the next", error=str(fault))
+        self._drop_connection()
+        log.warning("checkpoint failed; the writer will make it", error=str(fault))
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
