@@ -54,7 +54,7 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         # The log and the shared memory beside it take over its mode.
         create_file(path)
         connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
-        connection.set_busy_handler(_busy_handler(options.busy_s))
+        connection.set_busy_handler(busy_handler(options.busy_s))
         if writing:
             # Takes effect in an empty file only; it lets free pages go back to the disk bit by bit.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -65,7 +65,8 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         # checkpointed at 16 MB. Pages that a writer visits are in its cache and would count twice.
         connection.execute(f"PRAGMA cache_size = {-65536 if writing else -16384}")
         connection.execute(f"PRAGMA mmap_size = {0 if writing else MAPPED_BYTES_MAX}")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        # The writer decides when; see `Checkpointer`.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA journal_size_limit = 67108864")
     except (apsw.Error, OSError) as fault:
         raise StoreUnavailableError(
@@ -74,7 +75,7 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     return connection
 
 
-def _busy_handler(busy_s: float) -> Callable[[int], bool]:
+def busy_handler(busy_s: float) -> Callable[[int], bool]:
     """Wait shortly and unevenly, so that a process that commits without pause can't starve this one."""
     started = 0.0
 

@@ -22,6 +22,7 @@ import structlog
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
 from holdfast.store.sqlite.connections import Options, one, open_connection, refused
@@ -80,6 +81,7 @@ class SqliteWriter:
         self._options, self._mappings = options, mappings
         self._connection = open_connection(options, writing=True)
         self._transaction = WriteTransaction(self._connection, mappings)
+        self._checkpointer = Checkpointer(options)
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
@@ -172,13 +174,16 @@ class SqliteWriter:
 
     def _run(self) -> None:
         running = True
-        while running:
-            jobs, running = self._take()
-            self._last_batch = len(jobs)
-            if jobs:
-                self._batch_since_s, self._batch = time.monotonic(), jobs
-                self._transact_safely(jobs)
-                self._batch = []
+        try:
+            while running:
+                jobs, running = self._take()
+                self._last_batch = len(jobs)
+                if jobs:
+                    self._batch_since_s, self._batch = time.monotonic(), jobs
+                    self._transact_safely(jobs)
+                    self._batch = []
+        finally:
+            self._checkpointer.close()
         self._connection.close()
 
     def _transact_safely(self, jobs: list[WriteJob]) -> None:
@@ -231,6 +236,7 @@ class SqliteWriter:
             self._fault = ""
         self._respond(jobs)
         self._reclaim()
+        self._checkpointer.advance(self._connection)
         if time.monotonic() < self._shared_until and not self._queue.empty():
             # Other processes poll for the write lock, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))

@@ -1,0 +1,141 @@
+"""Checkpoints, which copy the write-ahead log into the database, in a thread beside the writer's.
+
+A checkpoint inside a commit makes every caller wait until thousands of pages are copied and synced. SQLite
+starts the log anew only where a write transaction begins while all of it is copied, and a checkpoint beside
+steady commits never gets that far. So the thread copies a long log, then what was appended meanwhile, and the
+writer copies the small rest between two batches.
+"""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import Final
+
+import apsw
+import structlog
+
+from holdfast.store.sqlite.connections import Options, busy_handler, open_connection
+
+# Counted are the pages that this process has appended since it last finished a checkpoint.
+PAGES: Final = 4_000
+RETRY_PAGES: Final = 1_000
+TAKEOVER_PAGES: Final = 12_000  # appended while the thread has not copied: the writer does it itself
+# SQLite syncs the database after a pass during which nobody committed: a short second one is likely to be.
+PASSES: Final = 2
+FINISH_S_MAX: Final = 0.01  # how long the writer waits for others to leave the log
+
+log = structlog.get_logger("holdfast.sqlite")
+
+
+class Checkpointer:
+    """Decides in the writer's thread, copies in its own, which starts with the first long log."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        # Used by the thread while it copies and by the writer's else.
+        self._connection: apsw.Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._requests: SimpleQueue[bool] = SimpleQueue()
+        self._copying = self._failed = False
+        self._start_over()
+
+    def advance(self, writer: apsw.Connection) -> None:
+        """Take the next step of a checkpoint where one is due; called between two write transactions."""
+        try:
+            # A hook on the log would tell the same, but have each commit wait for the GIL once more.
+            self._pages += writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
+        except apsw.Error:
+            return  # a broken connection, which is replaced
+        if self._pages < self._next_pages:
+            return
+        if self._copying or self._failed:
+            if self._pages >= self._takeover_pages:
+                self._copy_in_writer(writer)
+        elif self._copied:
+            self._finish()
+        else:
+            self._request()
+
+    def close(self) -> None:
+        """End the thread, after the pass it may be at."""
+        if self._thread is not None:
+            self._requests.put(False)
+            self._thread.join()
+        self._drop_connection()
+
+    def _start_over(self) -> None:
+        self._pages, self._copied = 0, False
+        self._next_pages, self._takeover_pages = PAGES, PAGES + TAKEOVER_PAGES
+
+    def _try_later(self) -> None:
+        self._copied, self._next_pages = False, self._pages + RETRY_PAGES
+
+    def _request(self) -> None:
+        self._takeover_pages = self._pages + TAKEOVER_PAGES
+        try:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="holdfast-sqlite-checkpointer", daemon=True)
+                thread.start()
+                self._thread = thread
+        except RuntimeError as fault:
+            self._fail(fault)
+            return
+        self._copying = True
+        self._requests.put(True)
+
+    def _run(self) -> None:
+        while self._requests.get():
+            try:
+                self._copied = all(self._copy() for _ in range(PASSES))
+                if not self._copied:
+                    self._try_later()  # a reader needs the database as it was
+            except apsw.BusyError:
+                self._try_later()  # another process copies
+            except BaseException as fault:  # nothing may end the thread: nobody would copy
+                self._fail(fault)
+            self._copying = False
+
+    def _copy(self) -> bool:
+        """Copy what was committed before now, beside further commits; tell whether that was possible."""
+        if self._connection is None:
+            self._connection = open_connection(self._options, writing=True)
+            self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
+        frames, copied = self._connection.wal_checkpoint()
+        return copied >= frames
+
+    def _finish(self) -> None:
+        """Copy the rest while nobody can commit, so that the next commit starts the log anew."""
+        assert self._connection is not None
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        except apsw.BusyError:
+            self._try_later()
+        except apsw.Error as fault:
+            self._fail(fault)
+        else:
+            self._start_over()
+
+    def _copy_in_writer(self, writer: apsw.Connection) -> None:
+        """Bound the log where the thread hangs or fails."""
+        self._failed = False
+        try:
+            frames, copied = writer.wal_checkpoint()
+        except apsw.Error as fault:
+            log.warning("checkpoint failed; it is tried again", error=str(fault))
+            frames, copied = 1, 0
+        if copied < frames:
+            self._try_later()
+            self._takeover_pages = self._next_pages
+        else:
+            self._start_over()
+
+    def _fail(self, fault: BaseException) -> None:
+        self._failed = True
+        self._drop_connection()
+        log.warning("checkpoint failed; the writer will make it", error=str(fault))
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close(True)
+            self._connection = None
