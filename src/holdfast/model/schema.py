@@ -105,6 +105,7 @@ class Schema(Generic[D]):
         }
         self.hidden = frozenset(f.name for f in info.fields if is_hidden(f.type))
         self._entries = IndexEntries(self.columns, self.indexes)
+        self._short, self._path_only = self._entries.short, declared.path_only
         self._never_empty = tuple(self.columns.index(column) for column in names.never_empty())
         self._tenant_at = None if self.tenant is None else self.columns.index(self.tenant)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
@@ -177,7 +178,7 @@ class Schema(Generic[D]):
 
     def _whole(self, document: D, key: str, body: bytes) -> Prepared:
         values = self.values(document)
-        if len(body) + 8 * len(key) > self._entries.short or b"\\" in body:
+        if len(body) + 8 * len(key) > self._short or b"\\" in body:
             check_size(body, _ANY_DECODER.decode)
             self._entries.check(values, key, body)
         for position in self._never_empty:
@@ -185,7 +186,7 @@ class Schema(Generic[D]):
                 column = self.columns[position]
                 raise WrongTypeError(f"{column.path} is text and not empty", column.stored)
         tenant = None if self._tenant_at is None else values[self._tenant_at]
-        if self.declared.path_only:
+        if self._path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, body, values)
 

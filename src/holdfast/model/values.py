@@ -18,7 +18,7 @@ from msgspec import inspect as mi
 
 from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
 from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN, NESTING_MAX
-from holdfast.model.plain_fields import PlainFields, PlainKind, may_miss, plain_kind, strip_metadata
+from holdfast.model.plain_fields import PlainKind, may_miss, plain_kind, plain_test, strip_metadata
 
 # Takes a value and its path; returns the value to store, or raises.
 Check = Callable[[Any, str], Any]
@@ -176,17 +176,15 @@ def _each(check: Check | None) -> Check | None:
 def _inside(fault: InvalidError, path: str) -> InvalidError:
     """Return an item's error with the full path, which is joined only now: nearly all values are valid."""
     inner = fault.path or ""
-    return type(fault)(fault.message, f"{path}.{inner}" if inner and inner[0] != "[" else path + inner)
+    joint = "." if path and inner and inner[0] != "[" else ""
+    return type(fault)(fault.message, f"{path}{joint}{inner}")
 
 
 def _mapping(check: Check | None) -> Check | None:
     if check is None:
         return None
-    are_integers = check is check_integer
 
     def check_mapping(value: Any, path: str) -> Any:
-        if are_integers and _are_in_range(value):
-            return value
         name = None
         changed = {}
         try:
@@ -198,16 +196,6 @@ def _mapping(check: Check | None) -> Check | None:
         return {**value, **changed} if changed else value
 
     return check_mapping
-
-
-def _are_in_range(value: Any) -> bool:
-    """Whether this is a dictionary of integers that fit 64 bits: found faster than by a call for each."""
-    if type(value) is not dict:
-        return False
-    for number in value.values():
-        if type(number) is not int or not INTEGER_MIN <= number <= INTEGER_MAX:
-            return False
-    return True
 
 
 class FieldChecks:
@@ -225,7 +213,7 @@ class FieldChecks:
             self._paths.update(paths)
             self._all.append(one)
             self._others += [] if paths else [one]
-        self._plain = PlainFields(self._paths)
+        self._are_plain = plain_test(self._paths)
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -236,8 +224,12 @@ class FieldChecks:
 
     def changes(self, struct: Any) -> dict[str, Any] | None:
         """Return the values to store in place of those given, None where all stay; the first error raises."""
+        try:
+            checks = self._others if self._are_plain(struct) else self._all
+        except (TypeError, AttributeError, OverflowError):
+            checks = self._all
         changed = None
-        for name, stored, check, nullable in self._others if self._plain.hold(struct) else self._all:
+        for name, stored, check, nullable in checks:
             old = getattr(struct, name)
             if (old is None and nullable) or old is UNSET:
                 continue
