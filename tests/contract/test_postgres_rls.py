@@ -122,7 +122,7 @@ def allowed(one: Document, caller: tuple[str, str, str], action: Action) -> bool
 
 
 def keys(documents: list[Document]) -> set[str]:
-    return {schema_of(type(one)).key_of(one)[1] for one in documents}
+    return {schema_of(type(one)).key_of(one) for one in documents}
 
 
 @pytest.fixture

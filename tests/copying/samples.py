@@ -10,7 +10,8 @@ from msgspec import NODEFAULT, UNSET
 from msgspec import inspect as mi
 
 from holdfast.model import Document, schema_of
-from holdfast.model.columns import enum_values, may_miss
+from holdfast.model.columns import enum_values
+from holdfast.model.plain_fields import may_miss
 from holdfast.store import Store, Write
 from holdfast.store.commit import Commit, Committed
 

@@ -10,7 +10,8 @@ from msgspec import UNSET
 from msgspec import inspect as mi
 
 from holdfast.model import Document, ProvidedId, TimestampId, schema_of
-from holdfast.model.columns import enum_values, may_miss
+from holdfast.model.columns import enum_values
+from holdfast.model.plain_fields import may_miss
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _WHOLE = st.integers(-(2**63), 2**63 - 1)

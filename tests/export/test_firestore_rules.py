@@ -106,7 +106,7 @@ def _keep_members(firestore: Firestore) -> None:
 
 def _path(kept: Document) -> str:
     schema = schema_of(type(kept))
-    return schema.path.document(schema.key_of(kept)[0], "dev")
+    return schema.path.document(split_key(schema.key_of(kept)), "dev")
 
 
 def _keep(firestore: Firestore, kept: Document) -> None:
@@ -204,7 +204,7 @@ def _writes(action: Action, new: Document) -> Callable[[], Write]:
     if action == "update":
         return lambda: put(copy.copy(new))
     schema = schema_of(type(new))
-    return lambda: delete(type(new), *split_key(schema.key_of(new)[1]))
+    return lambda: delete(type(new), *split_key(schema.key_of(new)))
 
 
 def test_a_document_is_not_carried_into_another_tenant(judged: Judged) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import WrongTypeError
 from holdfast.model import CompositeId, Document, document
 from holdfast.model.document import schema_of
 from holdfast.store import create, put
@@ -35,3 +40,25 @@ def test_a_document_keeps_its_id_when_it_is_written_again_as_it_was_read() -> No
     assert written.prepared is not None
     read = schema_of(Reading).load(written.prepared.body, (written.key,))
     assert put(read).key == written.key
+
+
+@document("pairs/{id}", id=CompositeId("left", "right"))
+class Pair(Document):
+    id: str = ""
+    left: str
+    right: str
+
+
+@given(st.text(), st.text())
+def test_an_id_of_texts_is_what_the_declaration_makes_of_them(left: str, right: str) -> None:
+    pair = Pair(left=left, right=right)
+    schema_of(Pair).assign_id(pair)
+    assert pair.id == schema_of(Pair).declared.id.make(pair.__getattribute__)
+
+
+def test_an_id_of_what_is_no_text_is_made_as_declared_and_then_refused() -> None:
+    pair = Pair(left="a", right=7)  # type: ignore[arg-type]
+    schema_of(Pair).assign_id(pair)
+    assert pair.id == "a_7"
+    with pytest.raises(WrongTypeError, match=r"Pair\.right: expected str, got int"):
+        schema_of(Pair).prepare(pair)

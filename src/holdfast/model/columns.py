@@ -8,10 +8,11 @@ from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import NODEFAULT, UNSET, Meta
+from msgspec import UNSET, Meta
 from msgspec import inspect as mi
 
 from holdfast.errors import UnknownFieldError, WrongTypeError
+from holdfast.model.plain_fields import may_miss
 from holdfast.model.sort_key import ordered
 from holdfast.model.values import check_operand
 
@@ -154,11 +155,6 @@ def _strip(kind: mi.Type) -> mi.Type:
     while isinstance(kind, mi.Metadata):
         kind = kind.type
     return kind
-
-
-def may_miss(field: mi.Field) -> bool:
-    """Whether the field is `T | UnsetType`, which msgspec reports as optional without a default."""
-    return not field.required and field.default is NODEFAULT and field.default_factory is NODEFAULT
 
 
 def _inside(kind: mi.Type, optional: bool, *, where: str, path: str) -> tuple[Mapping[str, mi.Field], bool]:

@@ -5,26 +5,31 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import inspect as mi
+from msgspec.structs import force_setattr
 
 from holdfast import ids
 from holdfast.errors import BadIdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _FORBIDDEN = re.compile(r"[/\x00-\x1f\x7f\ud800-\udfff]")
 _RESERVED = re.compile(r"__.*__", re.DOTALL)
-_PLAIN = re.compile(r"[A-Za-z0-9:@+=~-][A-Za-z0-9:@+=~._-]{0,120}")
+# Matches most ids that all engines can store; the others need a closer look.
+match_plain_id = re.compile(r"[A-Za-z0-9:@+=~-][A-Za-z0-9:@+=~._-]{0,120}").fullmatch
 
 
 def check_id(value: object, path: str, *, bytes_max: int) -> None:
     """Refuse an id that one of the engines can't store."""
     if not isinstance(value, str):
         raise BadIdError(f"an id is text, not {type(value).__name__}", path)
-    if _PLAIN.fullmatch(value):
+    if match_plain_id(value):
         return
     if not value:
         raise BadIdError("an id can't be empty", path)
@@ -34,6 +39,11 @@ def check_id(value: object, path: str, *, bytes_max: int) -> None:
         raise BadIdError("an id can't be '.', '..' or of the form __x__", path)
     if len(value.encode()) > bytes_max:
         raise BadIdError(f"an id takes at most {bytes_max} bytes", path)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 class ProvidedId(msgspec.Struct, frozen=True):
@@ -48,7 +58,7 @@ class ProvidedId(msgspec.Struct, frozen=True):
         return None
 
     def check(self, value: str, path: str) -> None:
-        if self.pattern is not None and not re.fullmatch(self.pattern, value):
+        if self.pattern is not None and not _compiled(self.pattern).fullmatch(value):
             raise BadIdError(f"{value!r} doesn't match {self.pattern}", path)
 
 
@@ -136,3 +146,46 @@ class ZeroPaddedId(msgspec.Struct, frozen=True):
 
 
 Identity = ProvidedId | UlidId | TimestampId | CompositeId | ZeroPaddedId
+
+
+def id_assigner(identity: Identity, name: str, fields: Mapping[str, mi.Field]) -> Callable[[Any], None]:
+    """Return what generates a document's id, the field `name`, where it is empty, and otherwise checks it."""
+    read = attrgetter(name)
+    if isinstance(identity, ProvidedId):
+        provided = identity
+        if provided.pattern is None:
+            return lambda document: None
+        return lambda document: provided.check(read(document), name)
+    make = _maker(identity, fields)
+
+    def assign(document: Any) -> None:
+        current = read(document)
+        if not current:
+            force_setattr(document, name, make(document))
+        elif isinstance(identity, (UlidId, TimestampId)):
+            identity.check(current, name)
+        elif (made := make(document)) != current:
+            raise BadIdError(f"the id must be {made!r}, which its fields make up", name)
+
+    return assign
+
+
+def _maker(identity: Identity, fields: Mapping[str, mi.Field]) -> Callable[[Any], str | None]:
+    """Return what makes the id of a document; in one call where it is joined of text."""
+    if isinstance(identity, CompositeId) and len(identity.fields) > 1:
+        types = [type(fields[name].type) for name in identity.fields if name in fields]
+        if types == [mi.StrType] * len(identity.fields):
+            return _text_joiner(identity)
+    return lambda document: identity.make(document.__getattribute__)
+
+
+def _text_joiner(identity: CompositeId) -> Callable[[Any], str | None]:
+    read, join = attrgetter(*identity.fields), identity.separator.join
+
+    def make(document: Any) -> str | None:
+        try:
+            return join(read(document))
+        except TypeError:
+            return identity.make(document.__getattribute__)  # what is no text is refused later
+
+    return make

@@ -16,15 +16,27 @@ class IndexEntries:
 
     def __init__(self, columns: tuple[Column, ...], indexes: tuple[ResolvedIndex, ...]) -> None:
         self._columns, self._indexes = columns, indexes
-        lists = any(column.kind == "list" for column in columns)
+        self._lists = any(column.kind == "list" for column in columns)
         # No entry is longer than the JSON and the key twice: where the JSON and eight times the key are no
         # longer than this, and no character is escaped, the values need no check.
-        self.short = -1 if lists else INDEX_ENTRY_BYTES_MAX - 8 * len(columns)
+        self.short = -1 if self._lists else INDEX_ENTRY_BYTES_MAX - 8 * len(columns)
+        self._texts = tuple(n for n, c in enumerate(columns) if c.kind in ("text", "bytes", "open"))
 
-    def check(self, values: tuple[Any, ...], key: str) -> None:
-        """Refuse values of the columns that can't be indexed."""
+    def check(self, values: tuple[Any, ...], key: str, body: bytes) -> None:
+        """Refuse values of the columns that can't be indexed; `body` is the JSON that they are part of."""
+        plain = b"\\" not in body or b"\\u0000" not in body
+        if plain and not self._lists and self._are_short(values, key):
+            return
         self._check_values(values)
         self._check_sizes(values, key)
+
+    def _are_short(self, values: tuple[Any, ...], key: str) -> bool:
+        """Whether one entry of all values would be short enough; a character takes up to 4 bytes."""
+        length = 2 * len(key)
+        for position in self._texts:
+            if (value := values[position]) is not None:
+                length += len(value)
+        return 4 * length <= self.short
 
     def _check_values(self, values: tuple[Any, ...]) -> None:
         for column, value in zip(self._columns, values, strict=True):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
 from holdfast.errors import BadIdError, DeclarationError
-from holdfast.model.identity import check_id
+from holdfast.model.identity import check_id, match_plain_id
 from holdfast.model.limits import ID_BYTES_MAX, KEY_BYTES_MAX
 from holdfast.plural import plural
 
@@ -59,14 +62,30 @@ def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
     if len(ids) != len(names):
         raise BadIdError(f"give {plural(len(names), 'id')} ({', '.join(names)}), not {len(ids)}")
     if len(ids) == 1:
-        check_id(ids[0], names[0], bytes_max=ID_BYTES_MAX)
-        return ids[0]
+        (value,) = ids
+        if type(value) is not str or not match_plain_id(value):
+            check_id(value, names[0], bytes_max=ID_BYTES_MAX)
+        return value
     for value, name in zip(ids, names, strict=True):
         check_id(value, name, bytes_max=ID_BYTES_MAX)
     key = JOINT.join(ids)
     if len(key.encode()) > KEY_BYTES_MAX:
         raise BadIdError(f"the ids of a path take at most {KEY_BYTES_MAX} bytes together")
     return key
+
+
+def key_reader(names: tuple[str, ...]) -> Callable[[Any], str]:
+    """Return what joins the ids of a document's path, which these fields hold."""
+    if len(names) > 1:
+        read_all = attrgetter(*names)
+        return lambda document: join_key(read_all(document), names)
+    read = attrgetter(names[0])
+
+    def read_key(document: Any) -> str:
+        value: str = read(document)
+        return value if type(value) is str and match_plain_id(value) else join_key((value,), names)
+
+    return read_key
 
 
 def split_key(key: str) -> tuple[str, ...]:

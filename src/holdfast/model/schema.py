@@ -11,20 +11,22 @@ import msgspec
 from msgspec import UNSET
 from msgspec import inspect as mi
 
-from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
+from holdfast.errors import DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.access import SERVICE_ONLY
+from holdfast.model.body_validation import skipping_validator
 from holdfast.model.columns import Column, ReadableKind, find_field, is_hidden, readable_kind
 from holdfast.model.declaration import Declaration, FieldResolver
-from holdfast.model.identity import ProvidedId, TimestampId, UlidId
+from holdfast.model.document_size import check_size
+from holdfast.model.identity import id_assigner
 from holdfast.model.index_entries import IndexEntries
-from holdfast.model.path import join_key, split_key
-from holdfast.model.values import Check, check_for, check_size
+from holdfast.model.path import key_reader, split_key
+from holdfast.model.values import FieldChecks
 
 D = TypeVar("D", bound=msgspec.Struct)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
-_GENERATED: Final = (UlidId, TimestampId)
+_CHANGES_MAX: Final = 1_000
 
 
 def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -34,12 +36,8 @@ def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...
     return lambda document: tuple([column.value(document) for column in columns])
 
 
-def _ids_reader(names: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
-    """Return what reads the ids of a document's path."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    read = attrgetter(names[0])
-    return lambda document: (read(document),)
+def _no_values(document: Any) -> None:
+    return None
 
 
 def _is_broken_text(value: Any) -> bool:
@@ -82,7 +80,9 @@ class Schema(Generic[D]):
         self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
         names = FieldResolver(declared, self.fields, self.name)
         self.path, self._columns = names.path, names.columns
-        self._ids = _ids_reader(self.path.parameters)
+        self.key_of = key_reader(self.path.parameters)
+        # Generates an id that is still empty, as declared.
+        self.assign_id = id_assigner(declared.id, self.path.parameters[-1], self.fields)
         self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
         self.access, self.append_only = declared.access or SERVICE_ONLY, declared.append_only
@@ -91,6 +91,7 @@ class Schema(Generic[D]):
         names.check()
         names.add_counters()
         self.immutable = names.immutable()
+        self.immutable_values = attrgetter(*self.immutable) if self.immutable else _no_values
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None
         # Fields that a claim changes: engines may change them without rewriting the JSON.
         self.claim_columns = names.claim_columns()
@@ -104,48 +105,43 @@ class Schema(Generic[D]):
         }
         self.hidden = frozenset(f.name for f in info.fields if is_hidden(f.type))
         self._entries = IndexEntries(self.columns, self.indexes)
-        self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())
+        self._short, self._path_only = self._entries.short, declared.path_only
+        self._never_empty = tuple(self.columns.index(column) for column in names.never_empty())
+        self._tenant_at = None if self.tenant is None else self.columns.index(self.tenant)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
+        self._validate = skipping_validator(info, self._decoder.decode, self._columns)
         self.values = values_reader(self.columns)
-        self.checks = [
-            (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
-        ]
+        self.checks = FieldChecks(info.fields)
+        self._checks_of_changes: dict[tuple[str, ...], FieldChecks | None] = {}
         self._version = self._version_decoder()
         # Set where the stored JSON is the complete document as declared now.
         plain = not declared.path_only and self._version is None
         self.decode: Callable[[bytes | str], D] | None = self._decoder.decode if plain else None
 
-    def key_of(self, document: D) -> tuple[tuple[str, ...], str]:
-        ids = self._ids(document)
-        return ids, join_key(ids, self.path.parameters)
-
-    def assign_id(self, document: D) -> None:
-        """Generate an id that is still empty, as declared."""
-        name = self.path.parameters[-1]
-        identity, current = self.declared.id, getattr(document, name)
-        if isinstance(identity, ProvidedId) or (current and isinstance(identity, _GENERATED)):
-            identity.check(current, name)
-            return
-        made = identity.make(document.__getattribute__)
-        if not current:
-            msgspec.structs.force_setattr(document, name, made)
-        elif made != current:
-            raise BadIdError(f"the id must be {made!r}, which its fields make up", name)
-
     def prepare(self, document: D) -> Prepared:
         """Validate and encode a document; the first error raises with the field's path."""
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
-        _, key = self.key_of(document)
-        return self._encoded(document, key, self.checks)
+        return self._encoded(document, self.key_of(document), self.checks)
 
     def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
         """Validate and encode a stored document of which only these paths have changed."""
-        heads = {path.partition(".")[0] for path in changes}
-        if not heads.isdisjoint(self.path.parameters):
-            return self.prepare(document)
-        return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
+        paths = tuple(changes)
+        try:
+            checks = self._checks_of_changes[paths]
+        except KeyError:
+            checks = self._choose_checks(paths)
+        return self.prepare(document) if checks is None else self._encoded(document, key, checks)
+
+    def _choose_checks(self, paths: tuple[str, ...]) -> FieldChecks | None:
+        """Return the checks for changes of these paths, None where they may change the key."""
+        heads = {path.partition(".")[0] for path in paths}
+        checks = self.checks.only(heads) if heads.isdisjoint(self.path.parameters) else None
+        if len(self._checks_of_changes) >= _CHANGES_MAX:
+            self._checks_of_changes.clear()
+        self._checks_of_changes[paths] = checks
+        return checks
 
     def encode(self, document: D) -> bytes:
         """Encode a document with its id for `prepare_encoded`, which validates it."""
@@ -161,37 +157,36 @@ class Schema(Generic[D]):
             document = self._decoder.decode(body)
         except msgspec.DecodeError as fault:
             raise _validation_error(fault, self.name) from None
-        _, key = self.key_of(document)
+        key = self.key_of(document)
         self.assign_id(document)
-        for name, stored, check in self.checks:
-            value = getattr(document, name)
-            if value is not UNSET and check(value, stored) is not value:
-                return self.prepare(document)
+        if self.checks.changes(document):
+            return self.prepare(document)
         return self._whole(document, key, body)
 
-    def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
+    def _encoded(self, document: D, key: str, checks: FieldChecks) -> Prepared:
         try:
-            for name, stored, check in checks:
-                old = getattr(document, name)
-                if old is not UNSET and (new := check(old, stored)) is not old:
-                    msgspec.structs.force_setattr(document, name, new)
+            changed = checks.changes(document)
+            if changed is not None:
+                for name, value in changed.items():
+                    msgspec.structs.force_setattr(document, name, value)
             body = _ENCODER.encode(document)
-            whole = self._decoder.decode(body)
+            validate = self._validate
+            whole = self._decoder.decode(body) if validate is None else validate(document, body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
         return self._whole(whole, key, body)
 
     def _whole(self, document: D, key: str, body: bytes) -> Prepared:
         values = self.values(document)
-        if len(body) + 8 * len(key) > self._entries.short or b"\\" in body:
+        if len(body) + 8 * len(key) > self._short or b"\\" in body:
             check_size(body, _ANY_DECODER.decode)
-            self._entries.check(values, key)
-        tenant = None
-        for column, position in self._named:
-            if not (isinstance(values[position], str) and values[position]):
+            self._entries.check(values, key, body)
+        for position in self._never_empty:
+            if not values[position] or not isinstance(values[position], str):
+                column = self.columns[position]
                 raise WrongTypeError(f"{column.path} is text and not empty", column.stored)
-            tenant = values[position] if column is self.tenant else tenant
-        if self.declared.path_only:
+        tenant = None if self._tenant_at is None else values[self._tenant_at]
+        if self._path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, body, values)
 

@@ -7,7 +7,7 @@ fields have JSON values. Checks are compiled per declared type: a write runs onl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime
 from operator import is_
 from typing import Any
@@ -17,21 +17,23 @@ from msgspec import UNSET
 from msgspec import inspect as mi
 
 from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
-from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN, NESTING_MAX
+from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN, NESTING_MAX
+from holdfast.model.plain_fields import PlainKind, may_miss, plain_kind, plain_test, strip_metadata
 
 # Takes a value and its path; returns the value to store, or raises.
 Check = Callable[[Any, str], Any]
+# A field's name, its stored name, its check, and whether null passes it.
+_FieldCheck = tuple[str, str, Check, bool]
 
 _AS_JSON_TEXT = (
     mi.StrType, mi.BoolType, mi.BytesType, mi.DateType, mi.TimeType, mi.TimeDeltaType, mi.UUIDType,
     mi.DecimalType, mi.EnumType, mi.LiteralType, mi.NoneType,
 )  # fmt: skip
 
+_ARRAYS = (list, tuple, set, frozenset)
 _HELD: dict[type[mi.Type], type | tuple[type, ...]] = {
     mi.IntType: int, mi.FloatType: float, mi.DateTimeType: datetime, mi.DictType: Mapping,
-    **dict.fromkeys(
-        (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType), (list, tuple, set, frozenset)
-    ),
+    **dict.fromkeys((mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType), _ARRAYS),
 }  # fmt: skip
 
 
@@ -143,8 +145,7 @@ def _union(kind: mi.UnionType) -> Check | None:
 
 
 def _held_as(kind: mi.Type) -> type | tuple[type, ...]:
-    while isinstance(kind, mi.Metadata):
-        kind = kind.type
+    kind = strip_metadata(kind)
     if isinstance(kind, mi.StructType):
         return kind.cls
     return _HELD.get(type(kind), object)
@@ -159,6 +160,8 @@ def _each(check: Check | None) -> Check | None:
         return None
 
     def check_each(value: Any, path: str) -> Any:
+        if not value and isinstance(value, _ARRAYS):
+            return value
         number, checked = 0, []
         try:
             for number, item in enumerate(value):  # noqa: B007 - the error names it
@@ -173,7 +176,8 @@ def _each(check: Check | None) -> Check | None:
 def _inside(fault: InvalidError, path: str) -> InvalidError:
     """Return an item's error with the full path, which is joined only now: nearly all values are valid."""
     inner = fault.path or ""
-    return type(fault)(fault.message, f"{path}.{inner}" if inner and inner[0] != "[" else path + inner)
+    joint = "." if path and inner and inner[0] != "[" else ""
+    return type(fault)(fault.message, f"{path}{joint}{inner}")
 
 
 def _mapping(check: Check | None) -> Check | None:
@@ -194,56 +198,75 @@ def _mapping(check: Check | None) -> Check | None:
     return check_mapping
 
 
+class FieldChecks:
+    """The checks of a struct's fields, run together and in the fields' order."""
+
+    def __init__(self, fields: Iterable[mi.Field]) -> None:
+        checked = [(field, check) for field in fields if (check := check_for(field.type)) is not None]
+        self._fields = [field for field, _ in checked]
+        self._paths: dict[str, PlainKind] = {}
+        self._all: list[_FieldCheck] = []
+        self._others: list[_FieldCheck] = []
+        for field, check in checked:
+            one = (field.name, field.encode_name, check, _takes_null(check))
+            paths = _plain_paths(field)
+            self._paths.update(paths)
+            self._all.append(one)
+            self._others += [] if paths else [one]
+        self._are_plain = plain_test(self._paths)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def only(self, names: Container[str]) -> FieldChecks:
+        """Return the checks of some fields."""
+        return FieldChecks(field for field in self._fields if field.name in names)
+
+    def changes(self, struct: Any) -> dict[str, Any] | None:
+        """Return the values to store in place of those given, None where all stay; the first error raises."""
+        try:
+            checks = self._others if self._are_plain(struct) else self._all
+        except (TypeError, AttributeError, OverflowError):
+            checks = self._all
+        changed = None
+        for name, stored, check, nullable in checks:
+            old = getattr(struct, name)
+            if (old is None and nullable) or old is UNSET:
+                continue
+            if (new := check(old, stored)) is not old:
+                changed = changed or {}
+                changed[name] = new
+        return changed
+
+
+def _plain_paths(field: mi.Field) -> dict[str, PlainKind]:
+    """Return the plain fields that are all a field's check looks at; none where it looks at others."""
+    if (own := plain_kind(field)) is not None:
+        return {field.name: own}
+    kind = strip_metadata(field.type)
+    if not isinstance(kind, mi.StructType) or may_miss(field):
+        return {}
+    inner = FieldChecks(kind.fields)
+    return {} if inner._others else {f"{field.name}.{path}": one for path, one in inner._paths.items()}
+
+
+def _takes_null(check: Check) -> bool:
+    try:
+        return check(None, "") is None
+    except (InvalidError, TypeError, AttributeError):
+        return False
+
+
 def _struct(kind: mi.StructType) -> Check | None:
-    checks = [(f.name, f.encode_name, c) for f in kind.fields if (c := check_for(f.type)) is not None]
+    checks = FieldChecks(kind.fields)
     if not checks:
         return None
 
     def check(value: Any, path: str) -> Any:
-        changed = {}
-        for name, stored, inner in checks:
-            old = getattr(value, name)
-            try:
-                new = inner(old, stored)
-            except InvalidError as fault:
-                raise _inside(fault, path) from None
-            if new is not old:
-                changed[name] = new
+        try:
+            changed = checks.changes(value)
+        except InvalidError as fault:
+            raise _inside(fault, path) from None
         return msgspec.structs.replace(value, **changed) if changed else value
 
     return check
-
-
-def check_size(body: bytes, load: Callable[[bytes], Any]) -> None:
-    """Refuse a document over Firestore's size limit, counted as Firestore counts."""
-    # No value counts more than four times its JSON, so small documents need no exact count.
-    if len(body) * 4 <= DOCUMENT_BYTES_MAX:
-        return
-    size = size_of(load(body)) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
-    if size > DOCUMENT_BYTES_MAX:
-        raise TooLargeError(f"a document takes at most {DOCUMENT_BYTES_MAX:,} bytes; this one {size:,}")
-
-
-def size_of(value: Any) -> int:
-    """Return the size in bytes as Firestore counts it."""
-    # Iterative, by exact types: a document of a megabyte has tens of thousands of values.
-    size, rest = 0, [value]
-    while rest:
-        one = rest.pop()
-        kind = type(one)
-        if kind is str:
-            size += _text_bytes(one)
-        elif kind is dict:
-            size += 32
-            for name, item in one.items():
-                size += _text_bytes(name)
-                rest.append(item)
-        elif kind is list:
-            rest += one
-        else:
-            size += 1 if one is None or kind is bool else 8
-    return size
-
-
-def _text_bytes(text: str) -> int:
-    return (len(text) if text.isascii() else len(text.encode())) + 1

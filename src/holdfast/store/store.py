@@ -213,14 +213,14 @@ class Store:
 
     async def commit(self, *writes: Write) -> Committed:
         """Make all writes or none; durable when this returns."""
-        (outcome,) = await self.engine.commit((self._commit(writes),))
+        (outcome,) = await self.engine.commit(self._commits((writes,)))
         if isinstance(outcome, HoldfastError):
             raise outcome
         return outcome
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
-        return await self.engine.commit([self._commit(writes) for writes in commits])
+        return await self.engine.commit(self._commits(commits))
 
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = 10, back_off_s: float = 0.01
@@ -400,15 +400,22 @@ class Store:
         self._schema(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
-    def _commit(self, writes: Sequence[Write]) -> Commit:
-        try:
-            schemas = {write.schema for write in writes}
-        except (AttributeError, TypeError):
-            raise InvalidError(_no_writes(writes)) from None
-        for schema in schemas:
-            self._schema(schema.cls)
-        IO_COUNTERS.writes += len(writes)
-        return Commit(check_commit(writes, self.capabilities.writes_max), self.tenant_id)
+    def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:
+        """Check the commits of one call; each collection once, as a call has hundreds of writes to it."""
+        known: set[Schema[Any]] = set()
+        writes_max, tenant, checked = self.engine.capabilities.writes_max, self.tenant_id, []
+        for writes in commits:
+            try:
+                schemas = [write.schema for write in writes]
+            except (AttributeError, TypeError):
+                raise InvalidError(_no_writes(writes)) from None
+            for schema in schemas:
+                if schema not in known:
+                    self._schema(schema.cls)
+                    known.add(schema)
+            checked.append(Commit(check_commit(writes, writes_max), tenant))
+            IO_COUNTERS.writes += len(schemas)
+        return checked
 
 
 def _no_writes(given: Any) -> str:

@@ -7,7 +7,7 @@ pure function. Every engine reads, calls it and applies the change it returns, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
+from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -176,19 +176,25 @@ def check_move(schema: Schema[Any], old: Any, new: Any) -> None:
         raise LeaseLostError(
             f"{schema.name}: a fencing number never decreases; the document has been claimed since"
         )
+    if schema.immutable_values(old) == schema.immutable_values(new):
+        return
     for name in schema.immutable:
         if getattr(old, name) != getattr(new, name):
             stored = schema.fields[name].encode_name
             raise ImmutableFieldError(f"{stored} is immutable", stored)
 
 
+# Most values that are set, and no transforms: found so without asking each transform's class.
+_VALUES: Final = frozenset((str, int, float, bool, bytes, list, dict, datetime, type(None)))
+
+
 def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any:
     """Return a copy of the document with the changes, not validated yet."""
     # Only a change inside a field would reach through a shallow copy into the document itself.
-    new = schema.copy(document) if "." in "".join(changes) else copy(document)
+    new = schema.copy(document) if "." in "".join(changes) else document.__copy__()
     for path, value in changes.items():
         target, name = (new, path) if path in schema.fields else _inside(schema, new, path)
-        if isinstance(value, TRANSFORMS):
+        if type(value) not in _VALUES and isinstance(value, TRANSFORMS):
             try:
                 value = value.apply(getattr(target, name))
             except TypeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,13 +44,14 @@ CHANGES: Final[list[tuple[str, str, Any, type[Document], str, str | None]]] = [
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[set[type[Document]]]:
     """What is written together, commit by commit."""
-    seen, made = list[set[type[Document]]](), Store._commit
+    seen, made = list[set[type[Document]]](), Store._commits
 
-    def noted(store: Store, writes: Sequence[Write]) -> Commit:
-        seen.append({write.schema.cls for write in writes})
-        return made(store, writes)
+    def noted(store: Store, commits: Iterable[Sequence[Write]]) -> list[Commit]:
+        checked = made(store, commits)
+        seen.extend({write.schema.cls for write in commit.writes} for commit in checked)
+        return checked
 
-    monkeypatch.setattr(Store, "_commit", noted)
+    monkeypatch.setattr(Store, "_commits", noted)
     return seen
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.model.columns import may_miss
 from holdfast.model.export.structs import Shape, description_of, shapes_of
 from holdfast.model.export.typescript import type_text
 from holdfast.model.identity import CompositeId, Identity, ProvidedId, TimestampId, ZeroPaddedId
 from holdfast.model.lifecycle import Lifecycle
+from holdfast.model.plain_fields import may_miss
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.plural import plural

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from msgspec import inspect as mi
 
-from holdfast.model.columns import enum_values, may_miss
+from holdfast.model.columns import enum_values
 from holdfast.model.export.structs import Shape, description_of, shapes_of
+from holdfast.model.plain_fields import may_miss
 from holdfast.model.schema import Schema
 
 _HEAD: Final = """\

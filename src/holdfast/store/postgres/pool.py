@@ -111,7 +111,8 @@ class ConnectionPool:
 
     async def read(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Run idempotent work on a pooled connection, again on a new one when that broke."""
-        async with self._readers:
+        await self._readers.acquire()
+        try:
             deadline: RetryDeadline | None = None
             while True:
                 if self._closed:
@@ -125,12 +126,17 @@ class ConnectionPool:
                     if deadline.passed:
                         raise unavailable(fault) from fault
                 await deadline.pause()
+        finally:
+            self._readers.release()
 
     async def _lend(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         connection = self._idle.pop() if self._idle else await self.open()
         try:
-            with self.probed(connection):
-                result = await self.pinned(connection, work)
+            if self.address.pooled:
+                result = await self.transact(connection, work)
+            else:
+                with self._link_probe.statement(connection):
+                    result = await work(connection)
         except BaseException as fault:
             # A connection with a response under way can't be used again.
             if (

@@ -62,7 +62,7 @@ class _PatchPlan:
         stored = {name: schema.fields[name].encode_name for name in names}
         self._struct = msgspec.defstruct("PatchedFields", [(n, types[n]) for n in names], rename=stored)
         self._decode = msgspec.json.Decoder(self._struct).decode
-        self._checks = [check for check in schema.checks if check[0] in stored]
+        self._checks = schema.checks.only(stored)
         self._schema = schema
         self._columns = tuple(c for c in schema.columns if c.path in stored)
         self._values = values_reader(self._columns)
@@ -71,10 +71,8 @@ class _PatchPlan:
 
     def patch(self, key: str, fence: int, changes: Mapping[str, Any]) -> FencedPatch | None:
         fields = self._struct(**changes)
-        for name, stored, check in self._checks:
-            old = getattr(fields, name)
-            if (new := check(old, stored)) is not old:
-                setattr(fields, name, new)
+        for name, value in (self._checks.changes(fields) or {}).items():
+            setattr(fields, name, value)
         body = _ENCODE(fields)
         decoded = self._decode(body)
         if len(body) > PATCH_BYTES_MAX or b"\\u0000" in body:

@@ -22,11 +22,8 @@ class _Slot(NamedTuple):
     position: int
 
 
-class _SelectKey(NamedTuple):
-    shape: QueryShape
-    limit: int
-    nested: bool
-    tenanted: bool
+# The shape, the limit, and whether the query is of one parent and of one tenant.
+_SelectKey = tuple[QueryShape, int, bool, bool]
 
 
 class SelectCache:
@@ -40,7 +37,7 @@ class SelectCache:
         """Return the statement that finds the plan's page, and its values."""
         if not _is_bindable(plan):
             return self._write(plan)
-        key = _SelectKey(plan.shape, plan.limit, plan.parent is not None, plan.tenant is not None)
+        key = (plan.shape, plan.limit, plan.parent is not None, plan.tenant is not None)
         statement = self._statements.get(key)
         if statement is None:
             if len(self._statements) >= _STATEMENTS_MAX:
@@ -59,9 +56,10 @@ def _is_bindable(plan: QueryPlan) -> bool:
     """Whether the statement has the same text and its values the same form for all queries of this shape."""
     if plan.index is None or plan.after is not None or plan.member is not None or plan.bounds:
         return False
-    return all(
-        len(values) == 1 and values[0] is not None and column.kind != "open" for column, values in plan.equals
-    )
+    for column, values in plan.equals:
+        if len(values) != 1 or values[0] is None or column.kind == "open":
+            return False
+    return True
 
 
 def _with_slots(plan: QueryPlan) -> QueryPlan:

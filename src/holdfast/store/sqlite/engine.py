@@ -86,7 +86,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         self, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T], *, rows_max: int
     ) -> T:
         if rows_max <= IN_PLACE_MAX:
-            return _read(self._reader(), statement, read)
+            # All rows first: the driver's steps and the decoder's in turn take a tenth longer.
+            return _read(self._reader(), statement, lambda rows: read(list(rows)))
         return await self._in_thread(lambda connection: _read(connection, statement, read))
 
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
