@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.clock import to_us
-from holdfast.model import Claim, Document, Index, document, schema_of
+from holdfast.model import Claim, Document, Index, Retention, document, schema_of
 from holdfast.store import MigrationRequest, Query, Store, create
 from holdfast.store.sql.backfill import Backfill, prepare_row
 from holdfast.store.sqlite.statements import SqliteTable
@@ -54,6 +54,23 @@ class RankedByText(Document):
     rank: str = ""
     labels: list[str] = []
     schema_version: int = 2
+
+
+# The index of this retention holds unfinished documents too, as it did in earlier releases.
+@document(
+    "errands/{id}",
+    indexes=[Index("finished_at")],
+    retention=Retention("finished_at"),
+)
+class OlderErrand(Document):
+    id: str
+    finished_at: datetime | None = None
+
+
+@document("errands/{id}", retention=Retention("finished_at"))
+class FinishedErrand(Document):
+    id: str
+    finished_at: datetime | None = None
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -124,3 +141,30 @@ def test_a_backfill_keeps_what_a_claim_wrote_to_a_new_column() -> None:
     unclaimed = prepare_row(mapping, ("c", 2, body, None, None, None), backfill)
     documents = [schema.document_of(prepared) for prepared in (claimed, unclaimed)]
     assert [(one.due, one.fence) for one in documents] == [(until, 1), (PAST, 0)]
+
+
+async def test_a_release_with_a_full_index_for_its_retention_works_beside_one_with_a_sparse_index(
+    url: str,
+) -> None:
+    older = await migrated(url, OlderErrand)
+    await older.commit(*(create(OlderErrand(id=id, finished_at=PAST)) for id in "ab"))
+    newer = await open_store(url, [FinishedErrand])
+    assert await newer.migrate(MigrationRequest(other_releases=True)) == [
+        "create index errands__finished_at_sparse"
+    ]
+    assert await newer.diff() == []
+    await newer.commit(create(FinishedErrand(id="c", finished_at=PAST)), create(FinishedErrand(id="d")))
+    await older.commit(create(OlderErrand(id="e", finished_at=PAST)), create(OlderErrand(id="f")))
+    assert await older.expire(OlderErrand, limit=2) == 2
+    assert await newer.expire(FinishedErrand) == 2
+    assert [one.id for one in (await older.query(Query(OlderErrand).order_by("finished_at"))).docs] == [*"df"]
+    await older.close()
+    drop = MigrationRequest(drop=True)
+    assert await newer.migrate(drop) == ["drop index errands__finished_at"]
+    assert (await newer.diff(drop), await newer.diff()) == ([], [])
+    await newer.commit(create(FinishedErrand(id="g", finished_at=PAST)))
+    assert await newer.expire(FinishedErrand) == 1
+    await newer.close()
+    older = await migrated(url, OlderErrand)
+    assert [one.id for one in (await older.query(Query(OlderErrand).order_by("finished_at"))).docs] == [*"df"]
+    await older.close()

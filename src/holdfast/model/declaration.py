@@ -100,12 +100,17 @@ class FieldResolver:
             )
 
     def indexes(self) -> tuple[ResolvedIndex, ...]:
-        wanted, retention = list(self._declared.indexes), self._declared.retention
-        if retention:
-            across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
-            wanted.append(Index(*sorted(retention.when), retention.field, across=across))
-        unique = dict.fromkeys(self._normalized(index) for index in wanted)
-        return tuple(self._resolve(index) for index in unique)
+        unique = dict.fromkeys(self._normalized(index) for index in self._declared.indexes)
+        found = [self._resolve(index) for index in unique]
+        if self._declared.retention:
+            wanted = self._retention_index(self._declared.retention)
+            if not any(_finds_as(index, wanted) for index in unique):
+                found.append(self._resolve(wanted, for_retention=True))
+        return tuple(found)
+
+    def _retention_index(self, retention: Retention) -> Index:
+        across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
+        return self._normalized(Index(*sorted(retention.when), retention.field, across=across))
 
     def _normalized(self, index: Index) -> Index:
         """Drop an `across` without effect, so that equal indexes are one."""
@@ -115,7 +120,7 @@ class FieldResolver:
             return Index(*index.fields)
         return index
 
-    def _resolve(self, index: Index) -> ResolvedIndex:
+    def _resolve(self, index: Index, *, for_retention: bool = False) -> ResolvedIndex:
         fields = []
         for word in index.fields:
             column = self.column(word.lstrip("-").removesuffix("[]"))
@@ -127,7 +132,11 @@ class FieldResolver:
             fields.append(IndexField(column, word.startswith("-"), member))
         parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
         suffix = "" if index.across == "nothing" else f"_across_{index.across}"
-        return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
+        # What has no end yet is not looked for, and then costs no entry. It has a name of its own, because
+        # processes of releases in which such an index was complete still use that one.
+        sparse = for_retention and fields[-1].column.nullable and fields[-1].column.kind != "open"
+        name = "_".join(parts).replace(".", "_") + suffix + ("_sparse" if sparse else "")
+        return ResolvedIndex(name, tuple(fields), index.across, index, sparse)
 
     def claim_columns(self) -> tuple[Column, ...]:
         """Return the columns that a claim changes: due time, fence, owner, state."""
@@ -155,3 +164,9 @@ class FieldResolver:
         claim = self._declared.claim
         lane = self.column(claim.lane) if claim and claim.lane else None
         return tuple(dict.fromkeys(column for column in (self.tenant, lane) if column is not None))
+
+
+def _finds_as(index: Index, wanted: Index) -> bool:
+    """Whether an index serves a retention's query: equalities in any order, its field in any direction."""
+    names, asked = ([word.lstrip("-") for word in one.fields] for one in (index, wanted))
+    return index.across == wanted.across and names[-1:] == asked[-1:] and set(names[:-1]) == set(asked[:-1])

@@ -52,12 +52,16 @@ class IndexField(msgspec.Struct, frozen=True, eq=False):
 
 
 class ResolvedIndex(msgspec.Struct, frozen=True, eq=False):
-    """A declared index with its columns looked up."""
+    """A declared index with its columns looked up.
+
+    A `sparse` one leaves out documents whose last field is null, so it serves only queries that bound it.
+    """
 
     name: str
     fields: tuple[IndexField, ...]
     across: Across
     declared: Index
+    sparse: bool = False
 
     @property
     def member(self) -> IndexField | None:

@@ -115,11 +115,11 @@ def _shape(
     """Find the index by the fields and operators alone: programs repeat their queries with other values."""
     equals = frozenset([field for field, operator in filters if operator in ("==", "in")])
     member = next((field for field, operator in filters if operator == "array-contains"), None)
-    bounds = {field for field, operator in filters if operator not in _EQUALITIES}
+    bounds = frozenset([field for field, operator in filters if operator not in _EQUALITIES])
     terms = _order(schema, order, bounds=bounds, fixed=equals)
     if summed is not None:
         terms = _with_summed(schema, terms, summed, equals)
-    return QueryShape(terms, _choose(schema, _IndexShape(equals, member, terms, across)))
+    return QueryShape(terms, _choose(schema, _IndexShape(equals, member, terms, across, bounds)))
 
 
 class _IndexShape(msgspec.Struct, frozen=True):
@@ -127,6 +127,7 @@ class _IndexShape(msgspec.Struct, frozen=True):
     member: str | None
     order: tuple[OrderTerm, ...]
     across: Across
+    bounded: frozenset[str]  # by filters that no null passes
 
     def declaration(self) -> Index:
         head = sorted(self.equals)
@@ -250,7 +251,7 @@ def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
 
 
 def _order(
-    schema: Schema[Any], words: tuple[str, ...], *, bounds: set[str], fixed: frozenset[str]
+    schema: Schema[Any], words: tuple[str, ...], *, bounds: frozenset[str], fixed: frozenset[str]
 ) -> tuple[OrderTerm, ...]:
     terms: dict[str, OrderTerm] = {}
     for word in words:
@@ -300,6 +301,8 @@ def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
 
 def _serves(index: ResolvedIndex, wanted: _IndexShape, schema: Schema[Any]) -> bool:
     if index.across != wanted.across and not _same_width(schema, index.across, wanted.across):
+        return False
+    if index.sparse and index.fields[-1].column.path not in wanted.bounded:
         return False
     head = len(wanted.equals) + (1 if wanted.member else 0)
     front, rest = index.fields[:head], index.fields[head:]

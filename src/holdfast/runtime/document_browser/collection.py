@@ -171,6 +171,8 @@ class Collection:
         return BrowseIndex(name=index.name, label=said, parents=parents, filters=given, index=index)
 
     def _serves(self, index: ResolvedIndex) -> bool:
+        if index.sparse:
+            return False  # it would leave documents out
         if not self._wide:
             return index.across != "tenants"
         # A parent has one tenant, so an index below it serves also those who name none.

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.clock import to_us
 from holdfast.errors import BadQueryError, UnindexedQueryError
-from holdfast.store.commit import create
-from holdfast.store.contract.models import GuestDocument, LogEntry, Note, Visit
+from holdfast.store.commit import create, patch
+from holdfast.store.contract.models import Errand, GuestDocument, LogEntry, Note, Visit
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
@@ -36,6 +36,35 @@ class ExpiryContract:
         assert await store.privileged().expire(Visit) == 1
         left = await store.privileged().get_many(Visit, ["here", "ended", "just"])
         assert [bool(s) for s in left] == [True, False, True]
+
+    async def test_what_is_not_finished_stays_also_when_it_is_begun_anew(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        everybody, ids = store.privileged(), ["open", "endless", "done", "again"]
+        for id in ids:
+            errand = Errand(id=id, tenant_id="t", state="open" if id == "open" else "done")
+            await everybody.commit(create(errand))
+        for id in ("done", "again"):
+            await everybody.commit(patch(Errand, id, changes={"finished_at": clock.now()}))
+        await everybody.commit(patch(Errand, "again", changes={"finished_at": None}))
+        clock.tick(61)
+        assert await everybody.expire(Errand) == 1
+        assert [bool(s) for s in await everybody.get_many(Errand, ids)] == [True, True, False, True]
+
+    async def test_the_index_of_a_retention_finds_what_is_finished_and_no_more(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        everybody, done = store.privileged(), Query(Errand).where("state", "==", "done")
+        ends = {f"{n}": clock.now() + timedelta(seconds=n) for n in range(5)}
+        await everybody.commit(create(Errand(id="endless", tenant_id="t", state="done")))
+        for id, at in ends.items():
+            await everybody.commit(create(Errand(id=id, tenant_id="t", state="done", finished_at=at)))
+        found = done.where("finished_at", "!=", ends["2"]).order_by("-finished_at").limit(2)
+        assert [one.doc.id async for one in everybody.scan(found)] == ["4", "3", "1", "0"]
+        assert await everybody.count(done.where("finished_at", ">=", ends["1"])) == 4
+        for unbounded in (done.order_by("finished_at"), done.where("finished_at", "==", None)):
+            with pytest.raises(UnindexedQueryError, match=r'Index\(.*"finished_at".*, across="tenants"\)'):
+                await everybody.query(unbounded)
 
     async def test_a_tenants_handle_lets_its_own_go_alone(self, store: Store, clock: ManualClock) -> None:
         for tenant in "tu":

@@ -178,6 +178,20 @@ class Visit(Document):
 
 
 @document(
+    "errands/{id}",
+    tenant="tenant_id",
+    retention=Retention("finished_at", after_s=60, when={"state": "done"}),
+)
+class Errand(Document, rename="camel"):
+    """Expires by a time that it has only once it is finished."""
+
+    id: str
+    tenant_id: str
+    state: Literal["open", "done"] = "open"
+    finished_at: datetime | None = None
+
+
+@document(
     "rooms/{room_id}/guests/{id}",
     tenant="tenant_id",
     retention=Retention("leaves_at"),
@@ -203,5 +217,5 @@ class Seat(Document):
 
 
 ALL: tuple[type[Document], ...] = (
-    Note, Account, Letter, Card, Leaf, QueuedJob, Chore, Parcel, LogEntry, Visit, GuestDocument, Seat,
+    Note, Account, Letter, Card, Leaf, QueuedJob, Chore, Parcel, LogEntry, Visit, Errand, GuestDocument, Seat,
 )  # fmt: skip

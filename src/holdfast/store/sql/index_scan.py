@@ -20,7 +20,7 @@ from holdfast.store.intervals import Interval, intervals_of
 from holdfast.store.plan import OrderTerm, QueryPlan
 from holdfast.store.query import fitting
 from holdfast.store.sql.dialect import Bound, Dialect, quote
-from holdfast.store.sql.tables import ITEM, KEY, PARENT, index_name, items_table
+from holdfast.store.sql.tables import ITEM, KEY, PARENT, index_condition, index_name, items_table
 
 
 class IndexRange(msgspec.Struct, frozen=True):
@@ -145,12 +145,12 @@ def sum_result(total: Any) -> int | float | None:
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The source of a plan's rows: the tables, the alias of the indexed one, the key, the index's mark."""
+    """The source of a plan's rows: tables, the alias of the indexed one, the key, the index's condition."""
 
     source: str
     alias: str
     key: str
-    mark: str = ""
+    condition: str = ""
 
 
 def _origin(plan: QueryPlan, table: str, dialect: Dialect) -> Origin:
@@ -164,12 +164,13 @@ def _origin(plan: QueryPlan, table: str, dialect: Dialect) -> Origin:
     else:
         items = quote(items_table(table, plan.index, dialect))
         source, alias = f"{items} AS i{use} JOIN {quote(table)} AS t ON t.{key} = i.{key}", "i"
-    return Origin(source, alias, dialect.tie(f"{alias}.{key}"), dialect.mark(f"{alias}.{key}", name))
+    condition = index_condition(plan.index, name, dialect=dialect, alias=f"{alias}.")
+    return Origin(source, alias, dialect.tie(f"{alias}.{key}"), condition)
 
 
 def _where(plan: QueryPlan, branch: Branch, origin: Origin, bound: Bound) -> str:
     alias = origin.alias
-    conditions = [origin.mark] if origin.mark else []
+    conditions = [origin.condition] if origin.condition else []
     if plan.parent is not None:
         conditions += _under(plan, plan.parent, alias, bound)
     if plan.tenant is not None and plan.schema.tenant is not None and not plan.schema.tenant_is_parent:

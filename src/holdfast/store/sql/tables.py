@@ -100,17 +100,23 @@ def _main_columns(schema: Schema[Any], dialect: Dialect) -> tuple[TableColumn, .
 def _indexes(
     schema: Schema[Any], table: str, plain: list[ResolvedIndex], dialect: Dialect
 ) -> list[TableIndex]:
-    found = [
-        _declared(
-            index_name(table, index, dialect), table, _terms(schema, index, index.fields, dialect), dialect
-        )
-        for index in plain
-    ]
+    found = []
+    for index in plain:
+        name, terms = index_name(table, index, dialect), _terms(schema, index, index.fields, dialect)
+        found.append(TableIndex(name, table, terms, index_condition(index, name, dialect=dialect)))
     return found + _claim_indexes(schema, table, dialect)
 
 
-def _declared(name: str, table: str, terms: tuple[str, ...], dialect: Dialect) -> TableIndex:
-    return TableIndex(name, table, terms, dialect.mark(quote(KEY), name))
+def index_condition(index: ResolvedIndex, name: str, *, dialect: Dialect, alias: str = "") -> str:
+    """Return the condition on the rows of a declared index, which its queries repeat; empty for all rows."""
+    mark = dialect.mark(f"{alias}{quote(KEY)}", name)
+    if not index.sparse:
+        return mark
+    return _joined(f"{alias}{quote(index.fields[-1].column.stored)} IS NOT NULL", mark)
+
+
+def _joined(condition: str, mark: str) -> str:
+    return f"{condition} AND {mark}" if mark else condition
 
 
 def _terms(
@@ -142,8 +148,7 @@ def _claim_indexes(schema: Schema[Any], table: str, dialect: Dialect) -> list[Ta
 
 def claimable(due: str, index: str, dialect: Dialect) -> str:
     """Return the condition of a claim's partial index: the document is due at some time."""
-    mark = dialect.mark(quote(KEY), index)
-    return f"{due} IS NOT NULL AND {mark}" if mark else f"{due} IS NOT NULL"
+    return _joined(f"{due} IS NOT NULL", dialect.mark(quote(KEY), index))
 
 
 def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Dialect) -> Table:
@@ -156,8 +161,8 @@ def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Diale
     columns += [
         TableColumn(f.column.stored, dialect.types[f.column.kind]) for f in index.fields if not f.member
     ]
-    terms = _terms(schema, index, index.fields, dialect)
-    own = _declared(index_name(table, index, dialect), name, terms, dialect)
+    own_name, terms = index_name(table, index, dialect), _terms(schema, index, index.fields, dialect)
+    own = TableIndex(own_name, name, terms, index_condition(index, own_name, dialect=dialect))
     return Table(name, tuple(columns), (KEY, ITEM), (own,), items_of=index.name)
 
 
