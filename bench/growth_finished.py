@@ -21,7 +21,7 @@ import asyncpg
 import msgspec
 import uvicorn
 
-from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from holdfast import ids
 from holdfast.config import load_config
 from holdfast.kit.access import ApiTokens
@@ -206,11 +206,11 @@ async def _ms(subject: Subject, act: Act) -> float:
 
 def _beside(step: int, act: Act) -> Open:
     @asynccontextmanager
-    async def both(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def both(place: Place, engine: str) -> AsyncIterator[Ways]:
         sizes = QUICK_SIZES if place.quick else SIZES
         many, few = [await filled(place, engine, sizes[n]) for n in (step, 0)]
         async with opened(*many) as ours, opened(*few) as other:
-            yield Pair(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
+            yield Ways(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
 
     return both
 

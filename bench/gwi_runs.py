@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 import asyncpg
 
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.config import load_config
 from holdfast.runtime import Runtime
@@ -130,11 +130,11 @@ async def _ms(gwi: Gwi, act: Act) -> float:
 
 def _sizes(act: Act) -> Any:
     @asynccontextmanager
-    async def both(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def both(place: Place, engine: str) -> AsyncIterator[Ways]:
         large = await filled(place, engine, place.scale(LARGE, QUICK_LARGE))
         small = await filled(place, engine, SMALL)
         async with opened(place, large) as ours, opened(place, small) as other:
-            yield Pair(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
+            yield Ways(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
 
     return both
 

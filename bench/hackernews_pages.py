@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from bench.http_load import Client, clients, per_second, server
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from bench.story_server import PATH
 from holdfast.app import open_store
 from holdfast.config import load_config
@@ -107,15 +107,15 @@ async def page_ms(operations: HackerNews, reader: str, *, cold: bool = False) ->
 
 
 @asynccontextmanager
-async def hidden_or_not(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def hidden_or_not(place: Place, engine: str) -> AsyncIterator[Ways]:
     url = await filled(place, engine, place.scale(1_000_000, 20_000))
     async with opened(place, url) as operations:
         await hide(operations, place.scale(117_000, 5_000))
-        yield Pair(ours=lambda: page_ms(operations, READER), other=lambda: page_ms(operations, STRANGER))
+        yield Ways(ours=lambda: page_ms(operations, READER), other=lambda: page_ms(operations, STRANGER))
 
 
 @asynccontextmanager
-async def first_page(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def first_page(place: Place, engine: str) -> AsyncIterator[Ways]:
     """The page of a process that knows nothing of the reader yet."""
     url = await filled(place, engine, place.scale(1_000_000, 20_000))
     async with opened(place, url) as operations:
@@ -124,22 +124,22 @@ async def first_page(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return COLD_MS_MAX
 
-        yield Pair(ours=lambda: page_ms(operations, READER, cold=True), other=limit)
+        yield Ways(ours=lambda: page_ms(operations, READER, cold=True), other=limit)
 
 
 @asynccontextmanager
-async def sizes(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def sizes(place: Place, engine: str) -> AsyncIterator[Ways]:
     large = await filled(place, engine, place.scale(1_000_000, 20_000))
     small = await filled(place, engine, 10_000)
     async with opened(place, large) as ours, opened(place, small) as other:
         hidden = place.scale(117_000, 5_000)
         await hide(ours, hidden)
         await hide(other, hidden)
-        yield Pair(ours=lambda: page_ms(ours, READER), other=lambda: page_ms(other, READER))
+        yield Ways(ours=lambda: page_ms(ours, READER), other=lambda: page_ms(other, READER))
 
 
 @asynccontextmanager
-async def cold_year(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def cold_year(place: Place, engine: str) -> AsyncIterator[Ways]:
     """A year's list computed from the stored stories, with nothing cached on either level."""
     url = await filled(place, engine, place.scale(600_000, 20_000))
     async with opened(place, url) as operations:
@@ -155,11 +155,11 @@ async def cold_year(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return COLD_MS_MAX
 
-        yield Pair(ours=ours, other=limit)
+        yield Ways(ours=ours, other=limit)
 
 
 @asynccontextmanager
-async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def warm_p99(place: Place, engine: str) -> AsyncIterator[Ways]:
     url = await filled(place, engine, 10_000)
     async with opened(place, url) as operations:
 
@@ -175,7 +175,7 @@ async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return P99_MS_MAX
 
-        yield Pair(ours=ours, other=limit)
+        yield Ways(ours=ours, other=limit)
 
 
 # -- served ----------------------------------------------------------------------------------------
@@ -208,11 +208,11 @@ _clients = partial(clients, _Client, count=CONNECTIONS)
 
 
 @asynccontextmanager
-async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def served(place: Place, engine: str) -> AsyncIterator[Ways]:
     url, count = await filled(place, engine, 10_000), place.scale(6_000, 1_500)
     with _server("ours", url) as mine, _server("bare", url) as theirs:
         async with _clients(mine) as ours, _clients(theirs) as other:
-            yield Pair(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
+            yield Ways(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
 
 
 _ENGINES = ("sqlite full", "postgres")

@@ -11,7 +11,7 @@ import asyncpg
 import msgspec
 
 from bench.event import DUE, Delivery, Event, deliveries
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from bench.store_claim import fill
 from holdfast.app import open_store
 from holdfast.store import Query, Store, patch
@@ -68,7 +68,7 @@ async def claim_all(store: Store) -> float:
 
 
 @asynccontextmanager
-async def backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def backlog(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(FINISHED, FINISHED_QUICK)
     stores = []
     for finished in (count, 0):
@@ -81,7 +81,7 @@ async def backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
         assert await store.count(Query(Delivery).order_by("received_ms")) == finished + WAITING
         stores.append(store)
     beside_many, beside_none = stores
-    yield Pair(ours=lambda: claim_all(beside_many), other=lambda: claim_all(beside_none))
+    yield Ways(ours=lambda: claim_all(beside_many), other=lambda: claim_all(beside_none))
     for store in stores:
         await store.close()
 
