@@ -103,7 +103,7 @@ async def through_sqlalchemy(url: str) -> AsyncIterator[Record]:
 
 
 async def bare_sqlite(url: str) -> AsyncIterator[Record]:
-    link = raw_sqlite.connect(url)
+    link = raw_sqlite.connect(url, cached=False)
     link.execute(
         "CREATE TABLE ledger (tenant TEXT, fact TEXT, at TEXT, metric TEXT, value INTEGER,"
         " PRIMARY KEY (tenant, fact)) WITHOUT ROWID; CREATE TABLE sums (tenant TEXT, metric TEXT, day TEXT,"

@@ -59,7 +59,7 @@ async def through_pgqueuer(url: str) -> AsyncIterator[Enqueue]:
 
 
 async def bare_sqlite(url: str) -> AsyncIterator[Enqueue]:
-    link = raw_sqlite.connect(url)
+    link = raw_sqlite.connect(url, cached=False)
     link.execute(
         "CREATE TABLE events (id TEXT PRIMARY KEY, due INTEGER, body TEXT);"
         " CREATE INDEX by_due ON events (due)"

@@ -38,13 +38,15 @@ SETTLE = (
 _LOCK_POLL_S = 0.0002
 
 
-def connect(url: str, classes: Iterable[type[Document]] = ()) -> apsw.Connection:
-    """Open the file; make the tables of these classes as Holdfast would."""
+def connect(url: str, classes: Iterable[type[Document]] = (), *, cached: bool = True) -> apsw.Connection:
+    """Open the file, with a large cache unless SQLite's default will do; make the tables of these classes."""
     path, _, option = url.removeprefix("sqlite:///").partition("?synchronous=")
     link = apsw.Connection(path)
     link.set_busy_handler(_wait_for_lock)
-    for pragma in ("journal_mode = WAL", f"synchronous = {option}", "cache_size = -65536",
-                   "mmap_size = 268435456", "wal_autocheckpoint = 4000"):  # fmt: skip
+    pragmas = ["journal_mode = WAL", f"synchronous = {option}", "wal_autocheckpoint = 4000"]
+    if cached:
+        pragmas += ["cache_size = -65536", "mmap_size = 268435456"]
+    for pragma in pragmas:
         link.execute(f"PRAGMA {pragma}")
     if chosen := list(classes):
         for statement in ddl("sqlite", Catalog(chosen)):

@@ -139,7 +139,7 @@ async def open_bare(url: str) -> BareSqlite | BarePostgres:
     table = "CREATE TABLE documents (id TEXT PRIMARY KEY, kind TEXT, received BIGINT, body TEXT)"
     index = "CREATE INDEX by_kind ON documents (kind, received)"
     if url.startswith("sqlite"):
-        connection = raw_sqlite.connect(url)
+        connection = raw_sqlite.connect(url, cached=False)
         connection.execute(f"{table}; {index}")
         return BareSqlite(connection)
     link = await asyncpg.connect(url)
