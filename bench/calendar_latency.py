@@ -33,7 +33,7 @@ from holdfast.testing import free_port
 PEOPLE = [f"person-{number}@hoge.jp" for number in range(20)]
 CHANGES, QUICK_CHANGES = 200, 40
 PER_S = 20
-NOTICES, QUICK_NOTICES = 5_000, 500
+NOTICES, QUICK_NOTICES = 2_000, 500
 NOTICES_PER_S = 500
 PATCHED_S = 2.0
 ACCEPTED_MS = 50.0

@@ -140,7 +140,7 @@ def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[P
 
 @contextlib.asynccontextmanager
 async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
-    many, few = place.scale(5_000, 1_000), place.scale(1_500, 300)
+    many, few = place.scale(5_000, 1_000), place.scale(1_000, 300)
     with receiving() as port, receiving() as peers_port:
         async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
 

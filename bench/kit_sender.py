@@ -109,7 +109,7 @@ def sending_aiohttp(session: aiohttp.ClientSession, url: str) -> Callable[[int],
 
 @contextlib.asynccontextmanager
 async def against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(60_000, 5_000)
+    count = place.scale(20_000, 5_000)
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
     with receiving() as port:
         send = sending(sender, f"http://127.0.0.1:{port}/hook")
@@ -119,7 +119,7 @@ async def against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
 
 @contextlib.asynccontextmanager
 async def against_aiohttp(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(20_000, 2_000)
+    count = place.scale(6_000, 2_000)
     with contextlib.ExitStack() as stack:
         tls, certificate = _secured(stack) if engine == "https" else (None, None)
         port = stack.enter_context(receiving(certificate))

@@ -31,7 +31,7 @@ from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, EndpointSecre
 from holdfast.kit.vault import Vault, new_key
 from holdfast.store import Query, Store, create, put
 
-LOAD_S, QUICK_LOAD_S = 30.0, 5.0
+LOAD_S, QUICK_LOAD_S = 20.0, 5.0
 UNDISTURBED = 20_000
 BATCH = 500
 HEALTH_EVERY_S = 0.1
