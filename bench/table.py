@@ -1,6 +1,6 @@
 """`python -m bench.table [PAGE]`: the rows with goals as a Markdown table, from bench/out/latest.json.
 
-Prints the table, or puts it in the place of the one that the page has. The floor is its ratio to the same
+Prints the table, or puts it between the marks that the page has for it. The floor is its ratio to the same
 other: where it misses the goal, the goal can't be reached on our tables with our promises.
 """
 
@@ -15,6 +15,7 @@ import msgspec
 from bench.measure import Row
 
 LATEST = Path(__file__).parent / "out" / "latest.json"
+BEGIN, END = "<!-- rows -->", "<!-- end of rows -->"
 HEADINGS = ("workload", "engine", "ours", "other", "ratio", "goal", "floor")
 # How the names of the chosen workloads begin, in the table's order.
 CHOSEN = (
@@ -30,8 +31,9 @@ def _number(value: float) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
+    unit = row.unit.removeprefix("1")
     return (
-        row.workload, ENGINES.get(row.engine, row.engine), f"{_number(row.ours)} {row.unit}",
+        row.workload, ENGINES.get(row.engine, row.engine), f"{_number(row.ours)} {unit}",
         f"{_number(row.other)}, {row.other_name}", f"{row.ratio:.2f}",
         f"{row.goal}, {'reached' if row.reached else 'missed'}",
         "" if row.floor is None else f"{row.floor:.2f}",
@@ -50,10 +52,12 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def put_into(page: Path, table: str) -> None:
-    """Replace the page's table with these headings."""
-    before, _, rest = page.read_text().partition(_line(HEADINGS))
-    _, _, after = rest.partition("\n\n")
-    page.write_text(f"{before}{table}\n{after}")
+    """Replace what the page has between its marks."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{page} has no place for the table: {BEGIN} … {END}")
+    page.write_text(f"{before}{begin}\n\n{table}\n{end}{after}")
 
 
 def main() -> None:
