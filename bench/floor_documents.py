@@ -22,6 +22,11 @@ _PAGE = (
     "SELECT _key, _version, _body, _patch FROM events WHERE kind = ?"
     " ORDER BY received_ms DESC, _key DESC LIMIT 20"
 )
+# The declared indexes are partial on PostgreSQL and matched by their condition.
+_PAGE_POSTGRES = (
+    "SELECT _key, _version, _body, _patch FROM events WHERE kind = $1 AND _key <> '/events__kind_received_ms'"
+    ' ORDER BY received_ms DESC NULLS LAST, _key COLLATE "POSIX" DESC NULLS LAST LIMIT 20'
+)
 _READ = "SELECT _version, _body, _patch, rowid FROM events WHERE _key = ?"
 _UPDATE = "UPDATE events SET _version = ?, _body = ?, _patch = NULL WHERE rowid = ?"
 
@@ -82,7 +87,7 @@ class FloorPostgres:
         return _DECODE(await self._link.fetchval(raw_postgres.GET, id))
 
     async def page(self, kind: str) -> list[Event]:
-        return [_DECODE(row[2]) for row in await self._link.fetch(_PAGE.replace("?", "$1"), kind)]
+        return [_DECODE(row[2]) for row in await self._link.fetch(_PAGE_POSTGRES, kind)]
 
     async def close(self) -> None:
         await self._link.close()
