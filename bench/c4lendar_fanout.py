@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from holdfast.clock import SystemClock
 from holdfast.simulators.google import AddPerson, InjectedFault
 from holdfast.simulators.telegram import Say
@@ -36,7 +36,7 @@ async def connected(place: Place, engine: str) -> AsyncIterator[Harness]:
 
 
 @asynccontextmanager
-async def answering(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def answering(place: Place, engine: str) -> AsyncIterator[Ways]:
     numbers = count()
 
     async def bound() -> float:
@@ -57,7 +57,7 @@ async def answering(place: Place, engine: str) -> AsyncIterator[Pair]:
             assert f"{ACCOUNTS}/{ACCOUNTS} accounts" in harness.last()["text"]
             return took_ms
 
-        yield Pair(ours=answer, other=bound)
+        yield Ways(ours=answer, other=bound)
 
 
 WORKLOADS = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import Config, load_config
@@ -94,7 +94,7 @@ async def _limit(limit: float) -> float:
 
 
 @asynccontextmanager
-async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def starting(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Start-up until every mapping and channel is loaded."""
     url = place.url(engine)
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
@@ -110,11 +110,11 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
             await runtime.close()
             return took
 
-        yield Pair(ours, lambda: _limit(READY_S))
+        yield Ways(ours, lambda: _limit(READY_S))
 
 
 @asynccontextmanager
-async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def looking(place: Place, engine: str) -> AsyncIterator[Ways]:
     """A thousand of ten thousand rows as a table, with the summary and health of all."""
     url = place.url(engine)
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
@@ -127,12 +127,12 @@ async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
             as_table(await operations.channel_status(limit=1_000))
             return time.perf_counter() - began
 
-        yield Pair(ours, lambda: _limit(TABLE_S))
+        yield Ways(ours, lambda: _limit(TABLE_S))
         await runtime.close()
 
 
 @asynccontextmanager
-async def renewing(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def renewing(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Renew every channel on its last day, against the same provider calls alone."""
     count, clock = place.scale(RENEWED, QUICK_RENEWED), _Ahead()
     store = await open_store(place.url(engine), documents_of([service]), clock=clock)
@@ -159,7 +159,7 @@ async def renewing(place: Place, engine: str) -> AsyncIterator[Pair]:
         await asyncio.gather(*(renew() for _ in range(count)))
         return count / (time.perf_counter() - began)
 
-    yield Pair(ours, bare)
+    yield Ways(ours, bare)
     await store.close()
 
 

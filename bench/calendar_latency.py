@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from holdfast.clock import SystemClock
 from holdfast.kit.vault import Vault, new_key
 from holdfast.providers.google_calendar import channel_token
@@ -33,7 +33,7 @@ from holdfast.testing import free_port
 PEOPLE = [f"person-{number}@hoge.jp" for number in range(20)]
 CHANGES, QUICK_CHANGES = 200, 40
 PER_S = 20
-NOTICES, QUICK_NOTICES = 5_000, 500
+NOTICES, QUICK_NOTICES = 2_000, 500
 NOTICES_PER_S = 500
 PATCHED_S = 2.0
 ACCEPTED_MS = 50.0
@@ -96,7 +96,7 @@ async def _limit(limit: float) -> float:
 
 
 @asynccontextmanager
-async def patching(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def patching(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Create events at a steady rate on twenty calendars, until each has its secondary address."""
     async with _scene(place, engine) as scene:
         changes = place.scale(CHANGES, QUICK_CHANGES)
@@ -113,7 +113,7 @@ async def patching(place: Place, engine: str) -> AsyncIterator[Pair]:
                     await _gather_up(scene, made, took, for_s=0.01)
             return statistics.quantiles(took, n=20)[-1]
 
-        yield Pair(ours, lambda: _limit(PATCHED_S))
+        yield Ways(ours, lambda: _limit(PATCHED_S))
 
 
 def _event(scene: _Scene, calendar: str) -> str:
@@ -138,7 +138,7 @@ async def _gather_up(scene: _Scene, made: dict[str, float], took: list[float], *
 
 
 @asynccontextmanager
-async def accepting(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def accepting(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Notifications at a steady rate, each answered once it is durable."""
     async with _scene(place, engine) as scene, aiohttp.ClientSession(scene.address) as client:
         notices = place.scale(NOTICES, QUICK_NOTICES)
@@ -168,7 +168,7 @@ async def accepting(place: Place, engine: str) -> AsyncIterator[Pair]:
                         await asyncio.sleep(ahead_s)
             return statistics.quantiles(took, n=100)[-1]
 
-        yield Pair(ours, lambda: _limit(ACCEPTED_MS))
+        yield Ways(ours, lambda: _limit(ACCEPTED_MS))
 
 
 ENGINES = ("sqlite full", "postgres")

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import apsw
-import asyncpg
 import msgspec
 import uvicorn
 
-from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
+from bench.bulk_load import postgres_load, sqlite_load
+from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from holdfast import ids
 from holdfast.config import load_config
 from holdfast.kit.access import ApiTokens
@@ -118,37 +117,31 @@ async def _add_waiting(url: str, home: Path) -> None:
 async def _clone(url: str, count: int) -> None:
     """Insert copies of each table's only row, with keys of their own, past the engine."""
     if url.startswith("sqlite"):
-        link = apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])
-        link.execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000")
-        for table in _TABLES:
-            names = [row[1] for row in link.execute(f"PRAGMA table_info({table})") if row[1] != "_key"]
-            columns = ", ".join(f'"{name}"' for name in names)
-            link.execute(
-                f"INSERT INTO {table} (_key, {columns}) WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT"
-                f" n + 1 FROM i WHERE n < ?) SELECT _key || '~' || n, {columns} FROM i,"
-                f" (SELECT * FROM {table} LIMIT 1)",
-                (count,),
-            )
-        link.execute("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE)")
-        link.close()
+        with sqlite_load(url, _TABLES) as file:
+            for table in _TABLES:
+                names = [row[1] for row in file.execute(f"PRAGMA table_info({table})") if row[1] != "_key"]
+                columns = ", ".join(f'"{name}"' for name in names)
+                file.execute(
+                    f"INSERT INTO {table} (_key, {columns}) WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT"
+                    f" n + 1 FROM i WHERE n < ?) SELECT _key || '~' || n, {columns} FROM i,"
+                    f" (SELECT * FROM {table} LIMIT 1)",
+                    (count,),
+                )
+            file.execute("ANALYZE")
         return
-    server = await asyncpg.connect(url)
-    for table in _TABLES:
-        rows = await server.fetch(
-            "SELECT column_name FROM information_schema.columns WHERE table_name = $1"
-            " AND table_schema = current_schema() AND column_name <> '_key' AND is_generated = 'NEVER'",
-            table,
-        )  # fmt: skip
-        columns = ", ".join(f'"{row[0]}"' for row in rows)
-        await server.execute(
-            f"INSERT INTO {table} (_key, {columns}) SELECT _key || '~' || n, {columns} FROM"
-            f" generate_series(1, $1::bigint) AS n, (SELECT * FROM {table} LIMIT 1) AS one",
-            count, timeout=3_600,
-        )  # fmt: skip
-    # As autovacuum does eventually: otherwise the first reader pays for it.
-    await server.execute("VACUUM ANALYZE", timeout=3_600)
-    await server.execute("CHECKPOINT", timeout=600)
-    await server.close()
+    async with postgres_load(url, _TABLES) as link:
+        for table in _TABLES:
+            rows = await link.fetch(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = $1"
+                " AND table_schema = current_schema() AND column_name <> '_key' AND is_generated = 'NEVER'",
+                table,
+            )  # fmt: skip
+            columns = ", ".join(f'"{row[0]}"' for row in rows)
+            await link.execute(
+                f"INSERT INTO {table} (_key, {columns}) SELECT _key || '~' || n, {columns} FROM"
+                f" generate_series(1, $1::bigint) AS n, (SELECT * FROM {table} LIMIT 1) AS one",
+                count,
+            )  # fmt: skip
 
 
 # -- acts -----------------------------------------------------------------------------------------
@@ -206,11 +199,11 @@ async def _ms(subject: Subject, act: Act) -> float:
 
 def _beside(step: int, act: Act) -> Open:
     @asynccontextmanager
-    async def both(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def both(place: Place, engine: str) -> AsyncIterator[Ways]:
         sizes = QUICK_SIZES if place.quick else SIZES
         many, few = [await filled(place, engine, sizes[n]) for n in (step, 0)]
         async with opened(*many) as ours, opened(*few) as other:
-            yield Pair(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
+            yield Ways(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
 
     return both
 

@@ -5,18 +5,15 @@ Times are inside the process, from the question to the documents of the answer.
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
-from itertools import islice
+from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
-import asyncpg
-
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.bulk_load import load
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.config import load_config
 from holdfast.runtime import Runtime
@@ -25,7 +22,7 @@ from holdfast.services.gwi import service
 from holdfast.services.gwi.models.runs import AgentRun, AgentStepSummary, RunTotals, RunTrigger, RunType
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.runs import RunFilter
-from holdfast.store import Store, Write, create, patch, put
+from holdfast.store import put
 
 TENANT: Final = "gh-org-7"
 SMALL: Final = 1_000
@@ -43,47 +40,27 @@ async def filled(place: Place, engine: str, runs: int) -> str:
         url = place.url(engine)
         store = await open_store(url, documents_of([service]))
         await store.migrate()
-        await _fill(store.tenant(TENANT), runs)
+        now = store.clock.now()
+        totals = RunTotals(tenant_id=TENANT, started=runs, updated_at=now)
+        await store.tenant(TENANT).commit(put(totals))
         await store.close()
-        if engine == "postgres":
-            await _vacuum(url)
+        await load(url, AgentRun, (_run(number, runs, now=now) for number in range(runs)))
         _filled[place, engine, runs] = url
     return _filled[place, engine, runs]
 
 
-async def _vacuum(url: str) -> None:
-    """Leave the tables as autovacuum does soon after a load, so that it does not run while we measure."""
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("VACUUM ANALYZE")
-    finally:
-        await connection.close()
-
-
-async def _fill(store: Store, count: int) -> None:
-    now = store.clock.now()
-
-    def run(number: int) -> Write:
-        at, id = now - timedelta(seconds=count - number), f"run-{number:09}"
-        names = enumerate(("triage", "publisher"))
-        steps = [AgentStepSummary(id=f"step-{n}", run_id=id, name=name) for n, name in names]
-        return create(AgentRun(
-            id=id, tenant_id=TENANT, type=_TYPES[number % len(_TYPES)], steps=steps, due_at=None,
-            created_at=at, updated_at=at, repo_id=f"gh-repo-{number % 10}", trigger=RunTrigger(source="api"),
-            input={"title": f"Change {number}"}, approval_status="none",
-        ))  # fmt: skip
-
-    def cancel(number: int) -> Write:
-        return patch(AgentRun, f"run-{number:09}", changes={"status": "cancelled", "completed_at": now})
-
-    await _commit(store, (run(number) for number in range(count)))
-    await _commit(store, (cancel(number) for number in range(0, count, CANCELLED_EVERY)))
-    await store.commit(put(RunTotals(tenant_id=TENANT, started=count, updated_at=now)))
-
-
-async def _commit(store: Store, writes: Iterator[Write]) -> None:
-    while batch := list(islice(writes, 4_000)):
-        await asyncio.gather(*(store.commit(*batch[n : n + 400]) for n in range(0, len(batch), 400)))
+def _run(number: int, count: int, *, now: datetime) -> AgentRun:
+    at, id = now - timedelta(seconds=count - number), f"run-{number:09}"
+    names = enumerate(("triage", "publisher"))
+    steps = [AgentStepSummary(id=f"step-{n}", run_id=id, name=name) for n, name in names]
+    run = AgentRun(
+        id=id, tenant_id=TENANT, type=_TYPES[number % len(_TYPES)], steps=steps, due_at=None,
+        created_at=at, updated_at=at, repo_id=f"gh-repo-{number % 10}", trigger=RunTrigger(source="api"),
+        input={"title": f"Change {number}"}, approval_status="none",
+    )  # fmt: skip
+    if number % CANCELLED_EVERY == 0:
+        run.status, run.completed_at = "cancelled", now
+    return run
 
 
 @asynccontextmanager
@@ -130,11 +107,11 @@ async def _ms(gwi: Gwi, act: Act) -> float:
 
 def _sizes(act: Act) -> Any:
     @asynccontextmanager
-    async def both(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def both(place: Place, engine: str) -> AsyncIterator[Ways]:
         large = await filled(place, engine, place.scale(LARGE, QUICK_LARGE))
         small = await filled(place, engine, SMALL)
         async with opened(place, large) as ours, opened(place, small) as other:
-            yield Pair(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
+            yield Ways(ours=lambda: _ms(ours, act), other=lambda: _ms(other, act))
 
     return both
 

@@ -11,12 +11,13 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from bench.bulk_load import load
 from bench.http_load import Client, clients, per_second, server
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from bench.story_server import PATH
 from holdfast.app import open_store
 from holdfast.config import load_config
@@ -36,6 +37,7 @@ COLD_MS_MAX: Final = 100.0
 P99_MS_MAX: Final = 10.0
 CONNECTIONS: Final = 32
 _filled: dict[tuple[Place, str, int], str] = {}
+_hidden: set[str] = set()
 
 
 async def filled(place: Place, engine: str, stories: int) -> str:
@@ -44,25 +46,22 @@ async def filled(place: Place, engine: str, stories: int) -> str:
         url = place.url(engine)
         store = await open_store(url, documents_of([service]))
         await store.migrate()
-        await _fill(store, stories)
+        await store.commit(put(Reader(name=READER)))
         await store.close()
+        await load(url, Story, _stories(stories, now=store.clock.now()))
         _filled[place, engine, stories] = url
     return _filled[place, engine, stories]
 
 
-async def _fill(store: Store, count: int) -> None:
-    dice, now = random.Random(1), store.clock.now()
-    step_s = 3 * 365 * 86_400 / count
-
-    def story(number: int) -> Write:
+def _stories(count: int, *, now: datetime) -> Iterator[Story]:
+    dice, step_s = random.Random(1), 3 * 365 * 86_400 / count
+    for number in range(count):
         at = now - timedelta(seconds=(count - number) * step_s)
         score = min(5_000, int(dice.paretovariate(0.9)))
-        return put(Story(
+        yield Story(
             by=f"author{number % 997}", id=number + 1, score=score, time=at, updated=at, descendants=score,
             title=f"Story {number} about something or other", url=f"https://example.com/{number}",
-        ))  # fmt: skip
-
-    await _commit(store, (story(number) for number in range(count)))
+        )  # fmt: skip
 
 
 async def _commit(store: Store, writes: Iterator[Write]) -> None:
@@ -80,14 +79,15 @@ async def opened(place: Place, url: str) -> AsyncIterator[HackerNews]:
         await runtime.close()
 
 
-async def hide(operations: HackerNews, count: int) -> None:
-    """Hide three of four of the best stories, and others up to the count."""
+async def hide(url: str, operations: HackerNews, count: int) -> None:
+    """Hide three of four of the best stories, and others up to the count; once for all workloads."""
+    if url in _hidden:
+        return
+    _hidden.add(url)
     best = (await operations.cache.stories(SPANS[SPAN])).stories
     ids = [story.id for n, story in enumerate(best) if n % 4]
     ids += range(20_000_000, 20_000_000 + count - len(ids))
-    await operations.store.commit(
-        put(Reader(name=READER)), put(ReaderState(name=READER, last_added_at=count + 1))
-    )
+    await operations.store.commit(put(ReaderState(name=READER, last_added_at=count + 1)))
     writes = (put(HiddenStory(name=READER, story_id=str(one), added_at=n)) for n, one in enumerate(ids, 1))
     await _commit(operations.store, writes)
 
@@ -107,39 +107,39 @@ async def page_ms(operations: HackerNews, reader: str, *, cold: bool = False) ->
 
 
 @asynccontextmanager
-async def hidden_or_not(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def hidden_or_not(place: Place, engine: str) -> AsyncIterator[Ways]:
     url = await filled(place, engine, place.scale(1_000_000, 20_000))
     async with opened(place, url) as operations:
-        await hide(operations, place.scale(117_000, 5_000))
-        yield Pair(ours=lambda: page_ms(operations, READER), other=lambda: page_ms(operations, STRANGER))
+        await hide(url, operations, place.scale(117_000, 5_000))
+        yield Ways(ours=lambda: page_ms(operations, READER), other=lambda: page_ms(operations, STRANGER))
 
 
 @asynccontextmanager
-async def first_page(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def first_page(place: Place, engine: str) -> AsyncIterator[Ways]:
     """The page of a process that knows nothing of the reader yet."""
     url = await filled(place, engine, place.scale(1_000_000, 20_000))
     async with opened(place, url) as operations:
-        await hide(operations, place.scale(117_000, 5_000))
+        await hide(url, operations, place.scale(117_000, 5_000))
 
         async def limit() -> float:
             return COLD_MS_MAX
 
-        yield Pair(ours=lambda: page_ms(operations, READER, cold=True), other=limit)
+        yield Ways(ours=lambda: page_ms(operations, READER, cold=True), other=limit)
 
 
 @asynccontextmanager
-async def sizes(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def sizes(place: Place, engine: str) -> AsyncIterator[Ways]:
     large = await filled(place, engine, place.scale(1_000_000, 20_000))
     small = await filled(place, engine, 10_000)
     async with opened(place, large) as ours, opened(place, small) as other:
         hidden = place.scale(117_000, 5_000)
-        await hide(ours, hidden)
-        await hide(other, hidden)
-        yield Pair(ours=lambda: page_ms(ours, READER), other=lambda: page_ms(other, READER))
+        await hide(large, ours, hidden)
+        await hide(small, other, hidden)
+        yield Ways(ours=lambda: page_ms(ours, READER), other=lambda: page_ms(other, READER))
 
 
 @asynccontextmanager
-async def cold_year(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def cold_year(place: Place, engine: str) -> AsyncIterator[Ways]:
     """A year's list computed from the stored stories, with nothing cached on either level."""
     url = await filled(place, engine, place.scale(600_000, 20_000))
     async with opened(place, url) as operations:
@@ -155,11 +155,11 @@ async def cold_year(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return COLD_MS_MAX
 
-        yield Pair(ours=ours, other=limit)
+        yield Ways(ours=ours, other=limit)
 
 
 @asynccontextmanager
-async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def warm_p99(place: Place, engine: str) -> AsyncIterator[Ways]:
     url = await filled(place, engine, 10_000)
     async with opened(place, url) as operations:
 
@@ -175,7 +175,7 @@ async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return P99_MS_MAX
 
-        yield Pair(ours=ours, other=limit)
+        yield Ways(ours=ours, other=limit)
 
 
 # -- served ----------------------------------------------------------------------------------------
@@ -208,11 +208,11 @@ _clients = partial(clients, _Client, count=CONNECTIONS)
 
 
 @asynccontextmanager
-async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def served(place: Place, engine: str) -> AsyncIterator[Ways]:
     url, count = await filled(place, engine, 10_000), place.scale(6_000, 1_500)
     with _server("ours", url) as mine, _server("bare", url) as theirs:
         async with _clients(mine) as ours, _clients(theirs) as other:
-            yield Pair(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
+            yield Ways(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
 
 
 _ENGINES = ("sqlite full", "postgres")

@@ -7,13 +7,13 @@ import hashlib
 import hmac
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from bench.http_load import Client, clients, per_second, server
 from bench.ingest_fastapi import KEPT
 from bench.ingest_server import PATH, SECRET
-from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
+from bench.measure import NO_GOAL, SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from holdfast import ids
 
 CONNECTIONS = 64
@@ -69,35 +69,40 @@ async def _paced(senders: list[_Sender], count: int) -> float:
     return sorted(took)[int(count * 0.99)] * 1_000
 
 
-def flat_out(peer: str, full: int, quick: int) -> Open:
-    """Our server against another; `full` and `quick` are the numbers of messages for the other one."""
+@asynccontextmanager
+async def _serving(place: Place, engine: str, *kinds: str) -> AsyncIterator[list[list[_Sender]]]:
+    """Connections to a server of each kind, each with a store of its own."""
+    async with AsyncExitStack() as stack:
+        ports = [stack.enter_context(_server(kind, place.url(engine))) for kind in kinds]
+        yield [await stack.enter_async_context(_senders(port)) for port in ports]
+
+
+def flat_out(*kinds: str, full: int = 5_000, quick: int = 2_000) -> Open:
+    """Our server against others; `full` and `quick` are the numbers of messages for the others."""
 
     @asynccontextmanager
-    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
-        many, count = place.scale(8_000, 2_000), place.scale(full, quick)
-        with _server("ours", place.url(engine)) as mine, _server(peer, place.url(engine)) as theirs:
-            async with _senders(mine) as ours, _senders(theirs) as other:
-                yield Pair(ours=lambda: per_second(ours, many), other=lambda: per_second(other, count))
+    async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
+        many, count = place.scale(5_000, 2_000), place.scale(full, quick)
+        async with _serving(place, engine, "ours", *kinds) as (ours, *others):
+            yield Ways(partial(per_second, ours, many), *(partial(per_second, one, count) for one in others))
 
     return opened
 
 
 @asynccontextmanager
-async def floor(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def keeping_none(place: Place, engine: str) -> AsyncIterator[Ways]:
     """An ASGI server against a protocol; both verify and neither keeps anything."""
-    count, url = place.scale(8_000, 2_000), place.url(engine)
-    with _server("empty", url) as mine, _server("minimal-empty", url) as theirs:
-        async with _senders(mine) as ours, _senders(theirs) as other:
-            yield Pair(ours=lambda: per_second(ours, count), other=lambda: per_second(other, count))
+    count = place.scale(5_000, 2_000)
+    async with _serving(place, engine, "empty", "minimal-empty") as servers:
+        yield Ways(*(partial(per_second, one, count) for one in servers))
 
 
 @asynccontextmanager
-async def flat_out_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """The 99th percentile of both servers while they get all they can take."""
-    count = place.scale(8_000, 2_000)
-    with _server("ours", place.url(engine)) as mine, _server("minimal", place.url(engine)) as theirs:
-        async with _senders(mine) as ours, _senders(theirs) as other:
-            yield Pair(ours=lambda: _p99(ours, count), other=lambda: _p99(other, count))
+async def flat_out_p99(place: Place, engine: str) -> AsyncIterator[Ways]:
+    """The 99th percentile of all servers while they get all they can take."""
+    count = place.scale(5_000, 2_000)
+    async with _serving(place, engine, "ours", "minimal", "minimal-ours") as servers:
+        yield Ways(*(partial(_p99, one, count) for one in servers))
 
 
 async def _p99(senders: list[_Sender], count: int) -> float:
@@ -115,41 +120,42 @@ async def _p99(senders: list[_Sender], count: int) -> float:
 
 
 @asynccontextmanager
-async def paced(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def paced(place: Place, engine: str) -> AsyncIterator[Ways]:
     async def limit() -> float:
         return P99_MS_MAX
 
     count = place.scale(2_000, 500)
     with _server("ours", place.url(engine)) as mine:
         async with _senders(mine) as ours:
-            yield Pair(ours=lambda: _paced(ours, count), other=limit)
+            yield Ways(ours=lambda: _paced(ours, count), other=limit)
 
 
 _ENGINES = ("sqlite full", "postgres")
+NAME = "take webhooks in, 64 connections"
+BARE, FLOOR = "bare protocol, table of its own", "bare protocol on our table"
 WORKLOADS = [
     Workload(
-        name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(0.8),
-        other_name="bare ASGI, group commit by hand", open=flat_out("bare", 8_000, 2_000),
+        name=NAME, engines=_ENGINES, unit="messages/s", goal=Goal(0.8),
+        other_name="bare ASGI, group commit by hand", open=flat_out("bare"),
     ),
     Workload(
-        name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(15.0),
-        other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", 800, 200),
+        name=NAME, engines=_ENGINES, unit="messages/s", goal=Goal(15.0),
+        other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", full=800, quick=200),
     ),
-    Workload(
-        name="take webhooks in, 64 connections", engines=("sqlite full",), unit="messages/s", goal=Goal(0.8),
-        other_name="bare protocol, table of its own", open=flat_out("minimal", 8_000, 2_000),
-    ),
-    Workload(
-        name="take webhooks in, 64 connections", engines=("postgres",), unit="messages/s", goal=Goal(0.5),
-        other_name="bare protocol, table of its own", open=flat_out("minimal", 8_000, 2_000),
+    *(
+        Workload(
+            name=NAME, engines=(engine,), unit="messages/s", goal=Goal(goal), other_name=BARE,
+            floor_name=FLOOR, open=flat_out("minimal", "minimal-ours"),
+        )
+        for engine, goal in (("sqlite full", 0.8), ("postgres", 0.5))
     ),
     Workload(
         name="verify webhooks over ASGI, keep none: the floor", engines=("sqlite full",), unit="messages/s",
-        goal=Goal(0.0), other_name="bare protocol, keeps none", open=floor,
+        goal=NO_GOAL, other_name="bare protocol, keeps none", open=keeping_none,
     ),
     Workload(
-        name="take webhooks in, 64 connections, p99", engines=_ENGINES, unit="ms",
-        goal=Goal(3.0, at_most=True), other_name="bare protocol, table of its own", open=flat_out_p99,
+        name=f"{NAME}, p99", engines=_ENGINES, unit="ms", goal=Goal(3.0, at_most=True), other_name=BARE,
+        floor_name=FLOOR, open=flat_out_p99,
     ),
     Workload(
         name="take webhooks in, 500 a second, p99", engines=_ENGINES, unit="ms",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar, cast
@@ -37,9 +39,12 @@ C = TypeVar("C", bound=Client)
 
 @contextlib.contextmanager
 def server(module: str, kind: str, url: str) -> Iterator[int]:
-    """The port of a server that prints it."""
+    """The port of a server that prints it; it is killed, so its temporary files are removed here."""
     command = [sys.executable, "-m", module, kind, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
+        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": folder}) as process,
+    ):
         try:
             assert process.stdout is not None
             # Log lines may come before the port.

@@ -1,7 +1,7 @@
 """A webhook server for speed alone: a protocol on the bare event loop, a table of four columns, group commit.
 
 It verifies and stores durably as the others do, and knows nothing else: no limits, no duplicates told apart,
-no other path, nothing that would handle a message.
+no other path, nothing that would handle a message. With our table in place of its own it is the floor.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httptools
@@ -23,25 +24,33 @@ _ANSWER = (
     b"HTTP/1.1 %d -\r\ncontent-type: application/json\r\ncontent-length: 17\r\n\r\n" + b'{"status":"kept"}'
 )
 _ENCODE = msgspec.json.Encoder().encode
+Keep = Callable[[dict[str, str], bytes], Awaitable[None]]
 
 
-async def group_commit(url: str) -> Any:
+async def own_table(url: str) -> Keep:
     """What stores rows in the smallest table that holds a message, as durably as ours does."""
     make = "CREATE TABLE messages (id TEXT PRIMARY KEY, received_us BIGINT, headers TEXT, body {})"
     if url.startswith("sqlite"):
-        link = raw_sqlite.connect(url, make=False)
+        link = raw_sqlite.connect(url)
         link.execute(make.format("BLOB"))
-        return raw_sqlite.GroupCommit(link, _SQLITE)
-    links = [await raw_postgres.connect(url) for _ in range(2)]
-    await links[0].execute(make.format("BYTEA"))
-    return raw_postgres.GroupCommit(links, _POSTGRES)
+        group: Any = raw_sqlite.GroupCommit(link, _SQLITE)
+    else:
+        links = [await raw_postgres.connect(url) for _ in range(2)]
+        await links[0].execute(make.format("BYTEA"))
+        group = raw_postgres.GroupCommit(links, raw_postgres.Statement(_POSTGRES))
+
+    async def keep(headers: dict[str, str], body: bytes) -> None:
+        received_us = time.time_ns() // 1_000
+        await group.put((headers["x-github-delivery"], received_us, _ENCODE(headers).decode(), body))
+
+    return keep
 
 
 class Ingest(asyncio.Protocol):
     """One connection, one message at a time."""
 
-    def __init__(self, group: Any, key: bytes) -> None:
-        self._group, self._keyed = group, hmac.new(key, digestmod=hashlib.sha256)
+    def __init__(self, keep: Keep | None, key: bytes) -> None:
+        self._keep, self._keyed = keep, hmac.new(key, digestmod=hashlib.sha256)
         self._parser = httptools.HttpRequestParser(self)
         self._headers: dict[str, str] = {}
         self._body = b""
@@ -66,18 +75,14 @@ class Ingest(asyncio.Protocol):
         state = self._keyed.copy()
         state.update(body)
         fits = hmac.compare_digest("sha256=" + state.hexdigest(), headers.get("x-hub-signature-256", ""))
-        if fits and self._group is not None:
-            received_us = time.time_ns() // 1_000
-            await self._group.put((
-                headers["x-github-delivery"], received_us, _ENCODE(headers).decode(), body,
-            ))  # fmt: skip
+        if fits and self._keep is not None:
+            await self._keep(headers, body)
         self._transport.write(_ANSWER % (202 if fits else 401))
 
 
-async def serve(url: str, listener: Any, *, secret: str, keep: bool) -> None:
+async def serve(listener: Any, keep: Keep | None, *, secret: str) -> None:
     """Serve on a listening socket until the process is ended."""
-    group = await group_commit(url) if keep else None
     server = await asyncio.get_running_loop().create_server(
-        lambda: Ingest(group, secret.encode()), sock=listener
+        lambda: Ingest(keep, secret.encode()), sock=listener
     )
     await server.serve_forever()

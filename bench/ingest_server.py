@@ -2,8 +2,9 @@
 
 `ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
 knows no other errors than a wrong signature; `minimal` is a protocol without a framework and with a table of
-its own; `fastapi` is FastAPI with SQLAlchemy, one commit a request. `empty` and `minimal-empty` are `bare`
-and `minimal` without a store: what the way there costs when nothing is kept.
+its own, `minimal-ours` one with our table, documents and promises; `fastapi` is FastAPI with SQLAlchemy, one
+commit a request. `empty` and `minimal-empty` are `bare` and `minimal` without a store: what the way there
+costs when nothing is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import uvloop
 
 from bench import ingest_minimal, raw_postgres, raw_sqlite
 from bench.ingest_fastapi import KEPT, fastapi
-from holdfast.app import ddl
+from bench.ingest_minimal import Keep, own_table
 from holdfast.config import load_config
 from holdfast.http import backpressure
 from holdfast.http.app import create_app
@@ -35,27 +36,22 @@ from holdfast.providers.github import GithubVerifier
 from holdfast.runtime import Runtime
 from holdfast.server import settings
 from holdfast.service import Parts, Service, Webhook
-from holdfast.store.catalog import Catalog
 from holdfast.worker import freeze_gc
 
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
 ENDLESS = 1_000_000
 _COLUMNS = (
-    '_key, _version, "tenantId", status, "receivedAt", source, queue, turn, "dueAt", fence, owner, lane, '
-    "_body"
-)
-_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
-_TYPES = (
-    "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "bigint",
-    "text", "text", "json",
+    "_key", "_version", "tenantId", "status", "receivedAt", "source", "queue", "turn", "finishedAt", "lane",
+    "dueAt", "fence", "owner", "_body",
 )  # fmt: skip
-_POSTGRES = (
-    f"INSERT INTO holdfast_inbox ({_COLUMNS}) SELECT * FROM unnest("
-    + ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_TYPES, 1))
-    + ")"
-)
-Keep = Callable[[InboxItem], Awaitable[None]]
+_TYPES = (
+    "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "text",
+    "timestamptz", "bigint", "text", "json",
+)  # fmt: skip
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_SQLITE = f"INSERT INTO holdfast_inbox ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_POSTGRES = raw_postgres.Statement(raw_postgres.insert_rows("holdfast_inbox", _NAMES, _TYPES))
 
 
 async def ours(url: str) -> Any:
@@ -73,32 +69,35 @@ async def ours(url: str) -> Any:
     return create_app(runtime)
 
 
-async def _keep_by_hand(url: str) -> Keep:
-    """The same row as ours, by the fastest hand-written group commit."""
+async def _our_table(url: str, *, marked: bool) -> Keep:
+    """The same row as ours, by the fastest hand-written group commit; `marked` keeps our promises."""
+    stamp: Callable[[datetime], Any]
     if url.startswith("sqlite"):
-        link = raw_sqlite.connect(url, make=False)
-        for statement in ddl("sqlite", Catalog([InboxItem])):
-            link.execute(statement)
-        group: Any = raw_sqlite.GroupCommit(link, _SQLITE)
-        stamp: Callable[[datetime], Any] = lambda at: int(at.timestamp() * 1e6)  # noqa: E731
+        group: Any = raw_sqlite.GroupCommit(raw_sqlite.connect(url, [InboxItem]), _SQLITE)
+        stamp = lambda at: int(at.timestamp() * 1e6)  # noqa: E731
     else:
-        links = [await raw_postgres.connect(url) for _ in range(2)]
-        for statement in ddl("postgres", Catalog([InboxItem])):
-            await links[0].execute(statement)
-        group, stamp = raw_postgres.GroupCommit(links, _POSTGRES), lambda at: at
+        links = [await raw_postgres.connect(url, made) for made in ([InboxItem], ())]
+        ours = raw_postgres.MarkedStatement(InboxItem)
+        assert ours.names == _COLUMNS
+        group, stamp = raw_postgres.GroupCommit(links, ours if marked else _POSTGRES), lambda at: at
 
-    async def keep(item: InboxItem) -> None:
-        at = stamp(item.received_at)
-        body = msgspec.json.encode(item).decode()
+    async def keep(headers: dict[str, str], body: bytes) -> None:
+        mark, now = headers["x-github-delivery"], datetime.now(UTC)
+        item = InboxItem(
+            id=f"bench_{mark}", tenant_id="-", source="bench", message_id=mark, received_at=now, due_at=now,
+            headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body,
+        )  # fmt: skip
+        at = stamp(now)
         await group.put((
-            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, at, 0, "", item.lane, body,
+            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, None, item.lane, at, 0, "",
+            msgspec.json.encode(item).decode(),
         ))  # fmt: skip
 
     return keep
 
 
 async def bare(url: str) -> Any:
-    return _verifying(await _keep_by_hand(url))
+    return _verifying(await _our_table(url, marked=False))
 
 
 async def empty(url: str) -> Any:
@@ -119,12 +118,7 @@ def _verifying(keep: Keep | None) -> Any:
         expected = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
         fits = hmac.compare_digest(expected, headers.get("x-hub-signature-256", ""))
         if fits and keep is not None:
-            mark, now = headers["x-github-delivery"], datetime.now(UTC)
-            await keep(InboxItem(
-                id=f"bench_{mark}", tenant_id="-", source="bench", message_id=mark, received_at=now,
-                due_at=now,
-                headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body,
-            ))  # fmt: skip
+            await keep(headers, body)
         answer = [(b"content-type", b"application/json"), (b"content-length", b"17")]
         await send({"type": "http.response.start", "status": 202 if fits else 401, "headers": answer})
         await send({"type": "http.response.body", "body": KEPT})
@@ -138,14 +132,21 @@ async def _serve(kind: str, url: str) -> None:
     }  # fmt: skip
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     if kind.startswith("minimal"):
+        keep = await _minimal_table(kind, url)
         print(listener.getsockname()[1], flush=True)
-        await ingest_minimal.serve(url, listener, secret=SECRET, keep=kind == "minimal")
+        await ingest_minimal.serve(listener, keep, secret=SECRET)
         return
     app = await models[kind](url)
     print(listener.getsockname()[1], flush=True)
     if kind == "ours":
         freeze_gc()
     await uvicorn.Server(_settings(kind, app)).serve(sockets=[listener])
+
+
+async def _minimal_table(kind: str, url: str) -> Keep | None:
+    if kind == "minimal-ours":
+        return await _our_table(url, marked=True)
+    return await own_table(url) if kind == "minimal" else None
 
 
 def _settings(kind: str, app: Any) -> uvicorn.Config:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from itertools import count
 
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox, InboxItem, InboxQueue, InboxWorker, Source, Verified
@@ -42,7 +42,7 @@ async def fill(store: Store, pending: int) -> None:
 
 
 @asynccontextmanager
-async def beside_backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def beside_backlog(place: Place, engine: str) -> AsyncIterator[Ways]:
     store = await open_store(place.url(engine), [InboxItem, InboxQueue])
     await store.migrate()
     await fill(store, place.scale(PENDING, PENDING_QUICK))
@@ -65,7 +65,7 @@ async def beside_backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
         return BOUND_MS
 
     worker = asyncio.create_task(InboxWorker(store, {"busy": handle_slowly, "quiet": note}).run(stop))
-    yield Pair(ours=first_message, other=bound)
+    yield Ways(ours=first_message, other=bound)
     stop.set()
     await worker
     await store.close()

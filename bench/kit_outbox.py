@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from bench.peers import through_huey, through_pgqueuer
-from bench.raw_outbox import PostgresBook, RawLoop, SqliteBook, new_delivery
+from bench.raw_outbox import RawLoop, new_delivery, open_book
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import (
@@ -122,28 +122,13 @@ async def ours_on(url: str, port: int) -> AsyncIterator[Ours]:
 
 
 @contextlib.asynccontextmanager
-async def raw_on(url: str, port: int) -> AsyncIterator[RawLoop]:
-    store = await open_store(url, OUTBOX_MODELS.all)
-    await store.migrate()
-    await store.close()
+async def raw_on(url: str, port: int, *, claims: bool = False) -> AsyncIterator[RawLoop]:
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
-    path = url.removeprefix("sqlite:///").partition("?")[0]
-    book = SqliteBook(path) if url.startswith("sqlite") else await PostgresBook.open(url)
-    loop = RawLoop(book, sender, url=f"http://127.0.0.1:{port}/hook", sign=SIGN)
+    target = f"http://127.0.0.1:{port}/hook"
+    loop = RawLoop(await open_book(url, make=not claims), sender, url=target, sign=SIGN, claims=claims)
     yield loop
     await loop.close()
     await sender.close()
-
-
-@contextlib.asynccontextmanager
-async def against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
-    count = place.scale(5_000, 1_000)
-    with receiving() as port:
-        async with ours_on(place.url(engine), port) as ours, raw_on(place.url(engine), port) as raw:
-            yield Pair(
-                lambda: end_to_end(count, ours.put_out, ours.settled),
-                lambda: end_to_end(count, raw.put_out, raw.newly_settled),
-            )
 
 
 def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[PutOut]:
@@ -154,26 +139,26 @@ def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[P
 
 
 @contextlib.asynccontextmanager
-async def against_peer(place: Place, engine: str) -> AsyncIterator[Pair]:
-    many, few = place.scale(5_000, 1_000), place.scale(1_500, 300)
+async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
+    many, few = place.scale(5_000, 1_000), place.scale(1_000, 300)
     with receiving() as port, receiving() as peers_port:
         async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
 
             async def arrived() -> int:
                 return (await seen(peers_port)).count
 
-            yield Pair(
+            yield Ways(
                 lambda: end_to_end(many, ours.put_out, ours.settled),
                 lambda: end_to_end(few, put_out, arrived),
             )
 
 
 @contextlib.asynccontextmanager
-async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(600, 200)
     with receiving() as port, receiving() as peers_port:
         async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
-            yield Pair(
+            yield Ways(
                 lambda: steadily(count, ours.put_out, port), lambda: steadily(count, put_out, peers_port)
             )
 
@@ -185,19 +170,14 @@ async def _rate(count: int, put_out: PutOut) -> float:
 
 
 @contextlib.asynccontextmanager
-async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Without a dispatcher: only enqueueing is measured."""
     count = place.scale(10_000, 2_000)
     store = await open_store(place.url(engine), OUTBOX_MODELS.all)
     await store.migrate()
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
     outbox = Outbox(store)
-    url = place.url(engine)
-    other = await open_store(url, OUTBOX_MODELS.all)
-    await other.migrate()
-    await other.close()
-    path = url.removeprefix("sqlite:///").partition("?")[0]
-    book = SqliteBook(path) if url.startswith("sqlite") else await PostgresBook.open(url)
+    book = await open_book(place.url(engine), marked=False)
 
     async def ours(body: bytes) -> None:
         await outbox.send(Event(type="thing.made", body=body), [endpoint])
@@ -205,19 +185,19 @@ async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
     async def raw(body: bytes) -> None:
         await book.insert(new_delivery(body))
 
-    yield Pair(lambda: _rate(count, ours), lambda: _rate(count, raw))
+    yield Ways(lambda: _rate(count, ours), lambda: _rate(count, raw))
     await book.close()
     await store.close()
 
 
 @contextlib.asynccontextmanager
-async def beside_a_dead_receiver(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def beside_a_dead_receiver(place: Place, engine: str) -> AsyncIterator[Ways]:
     """The p95 to one endpoint while another has a backlog and a receiver that never answers."""
     backlog, count = place.scale(100_000, 5_000), place.scale(600, 200)
     with receiving() as port, receiving() as calm_port:
         async with ours_on(place.url(engine), port) as busy, ours_on(place.url(engine), calm_port) as calm:
             await _pile_up(busy.store, f"http://127.0.0.1:{port}/never", backlog)
-            yield Pair(
+            yield Ways(
                 lambda: steadily(count, busy.put_out, port), lambda: steadily(count, calm.put_out, calm_port)
             )
 
@@ -233,10 +213,6 @@ async def _pile_up(store: Store, url: str, count: int) -> None:
 
 BOTH = ("sqlite full", "postgres")
 WORKLOADS = [
-    Workload(
-        name="outbox end to end, 100 callers", engines=BOTH, unit="events/s",
-        other_name="raw loop, same sender", goal=Goal(0.8), open=against_raw,
-    ),
     Workload(
         name="outbox end to end, 100 callers", engines=("sqlite full",), unit="events/s",
         other_name="huey", goal=Goal(10.0), open=against_peer,

@@ -20,7 +20,7 @@ import aiohttp
 import httptools
 import trustme
 
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from bench.receiver import receiving
 from holdfast.kit.outbox.signing import WebhookSigner, new_secret
 from holdfast.net import AddressGuard, OutgoingRequest, RawSender
@@ -108,18 +108,18 @@ def sending_aiohttp(session: aiohttp.ClientSession, url: str) -> Callable[[int],
 
 
 @contextlib.asynccontextmanager
-async def against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
-    count = place.scale(60_000, 5_000)
+async def against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
+    count = place.scale(20_000, 5_000)
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
     with receiving() as port:
         send = sending(sender, f"http://127.0.0.1:{port}/hook")
-        yield Pair(lambda: in_flight(count, send), lambda: raw_loop(port, count))
+        yield Ways(lambda: in_flight(count, send), lambda: raw_loop(port, count))
         await sender.close()
 
 
 @contextlib.asynccontextmanager
-async def against_aiohttp(place: Place, engine: str) -> AsyncIterator[Pair]:
-    count = place.scale(20_000, 2_000)
+async def against_aiohttp(place: Place, engine: str) -> AsyncIterator[Ways]:
+    count = place.scale(6_000, 2_000)
     with contextlib.ExitStack() as stack:
         tls, certificate = _secured(stack) if engine == "https" else (None, None)
         port = stack.enter_context(receiving(certificate))
@@ -129,7 +129,7 @@ async def against_aiohttp(place: Place, engine: str) -> AsyncIterator[Pair]:
         timeout = aiohttp.ClientTimeout(total=5)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             ours, other = sending(sender, url), sending_aiohttp(session, url)
-            yield Pair(lambda: in_flight(count, ours), lambda: in_flight(count, other))
+            yield Ways(lambda: in_flight(count, ours), lambda: in_flight(count, other))
         await sender.close()
 
 

@@ -1,8 +1,9 @@
-"""What a workload is, and how two ways of doing it are measured against one another.
+"""What a workload is, and how ways of doing it are measured against one another.
 
 A workload opens two ways of doing the same work, ours and another, and gives a call for each that
 does it once and says how fast that was. The runner takes turns between them, so that whatever
-else the machine does meets both.
+else the machine does meets both. A third way may be the floor: the least that keeps our tables and
+promises, written by hand without our code. It shows whether the goal can be reached at all.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import statistics
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.testing import PostgresServer, fresh_database, postgres_server
 
@@ -25,11 +28,12 @@ SLOW_TURNS = 3  # for what takes its time however fast it is done
 Measure = Callable[[], Awaitable[float]]
 
 
-class Pair(NamedTuple):
-    """Two implementations of the same; each call runs one and returns its figure."""
+class Ways(NamedTuple):
+    """Implementations of the same; each call runs one and returns its figure."""
 
     ours: Measure
     other: Measure
+    floor: Measure | None = None
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -42,11 +46,16 @@ class Goal(msgspec.Struct, frozen=True):
         return ratio <= self.ratio if self.at_most else ratio >= self.ratio
 
     def __str__(self) -> str:
+        if self == NO_GOAL:
+            return ""
         return f"{'<=' if self.at_most else '>='} {self.ratio}"
 
 
+NO_GOAL = Goal(0.0)
+
+
 class Row(msgspec.Struct, frozen=True):
-    """One line of the result."""
+    """One line of the result; `floor` is the floor's ratio to the same other, where it was measured too."""
 
     workload: str
     engine: str
@@ -58,6 +67,7 @@ class Row(msgspec.Struct, frozen=True):
     reached: bool
     unit: str
     repeats: int
+    floor: float | None = None
 
 
 class Place:
@@ -92,11 +102,15 @@ class Place:
         self._stack.close()
 
 
-Open = Callable[[Place, str], AbstractAsyncContextManager[Pair]]
+Open = Callable[[Place, str], AbstractAsyncContextManager[Ways]]
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A workload on some engines; `open` gets a workspace and an engine's name."""
+    """A workload on some engines; `open` gets a workspace and an engine's name.
+
+    Where `open` gives a floor, its comparison with the other way is a row of its own; so is ours with the
+    floor, unless `floor_goal` is None.
+    """
 
     name: str
     engines: tuple[str, ...]
@@ -106,33 +120,69 @@ class Workload(msgspec.Struct, frozen=True):
     open: Open
     quick_name: str = ""  # where quick numbers change what is measured, the row must say so
     turns: int = TURNS
+    floor_name: str = ""
+    floor_goal: Goal | None = NO_GOAL
 
-    async def run(self, place: Place, engine: str, *, repeats: int) -> Row:
-        async with self.open(place, engine) as pair:
-            figures = [figure async for figure in _in_turn(pair, repeats, self.turns)]
-        ours, other = (statistics.median(one) for one in zip(*figures, strict=True))
-        ratio = round(ours / other, 3)
-        return Row(
-            workload=(self.quick_name if place.quick else "") or self.name, engine=engine,
-            ours=round(ours, 2), other=round(other, 2), other_name=self.other_name, ratio=ratio,
-            goal=str(self.goal), reached=self.goal.reached(ratio), unit=self.unit, repeats=repeats,
+    async def run(self, place: Place, engine: str, *, repeats: int) -> list[Row]:
+        async with self.open(place, engine) as ways:
+            given = [way for way in ways if way is not None]
+            figures = [figure async for figure in _in_turn(given, repeats, self.turns)]
+        ours, other, *floor = (statistics.median(one) for one in zip(*figures, strict=True))
+        blank = Row(
+            workload=(self.quick_name if place.quick else "") or self.name, engine=engine, ours=0.0,
+            other=0.0, other_name="", ratio=0.0, goal="", reached=True, unit=self.unit, repeats=repeats,
         )  # fmt: skip
+        against_other = _fill(blank, ours, other, other_name=self.other_name, goal=self.goal)
+        return [row for one in floor for row in self._floor_rows(against_other, one)] or [against_other]
+
+    def _floor_rows(self, against_other: Row, floor: float) -> list[Row]:
+        ours, other = against_other.ours, against_other.other
+        alone = _fill(against_other, floor, other, other_name=self.other_name, goal=self.goal)
+        alone = replace(alone, workload=f"floor, {self.floor_name}: {alone.workload}")
+        rows = [replace(against_other, floor=alone.ratio)]
+        if self.floor_goal is not None:
+            rows.append(_fill(against_other, ours, floor, other_name=self.floor_name, goal=self.floor_goal))
+        return [*rows, alone]
 
 
-async def _in_turn(pair: Pair, repeats: int, count: int) -> AsyncIterator[tuple[float, float]]:
-    """Interleave a few short turns of each, in alternating order, so that other load affects both alike.
+def _fill(row: Row, ours: float, other: float, *, other_name: str, goal: Goal) -> Row:
+    ratio = round(ours / other, 3)
+    return replace(
+        row, ours=round(ours, 2), other=round(other, 2), other_name=other_name, ratio=ratio, goal=str(goal),
+        reached=goal.reached(ratio),
+    )  # fmt: skip
 
-    A first turn of both is not counted.
+
+async def _in_turn(ways: Sequence[Measure], repeats: int, count: int) -> AsyncIterator[list[float]]:
+    """Interleave a few short turns of each, each time another first, so that other load affects all alike.
+
+    A first turn of each is not counted.
     """
-    await pair.ours()
-    await pair.other()
+    for way in ways:
+        await way()
     for _ in range(repeats):
-        turns = [await _turn(pair, other_first=bool(n % 2)) for n in range(count)]
-        yield statistics.median(t[0] for t in turns), statistics.median(t[1] for t in turns)
+        turns = [await _turn(ways, first=n % len(ways)) for n in range(count)]
+        yield [statistics.median(column) for column in zip(*turns, strict=True)]
 
 
-async def _turn(pair: Pair, *, other_first: bool) -> tuple[float, float]:
-    if other_first:
-        other = await pair.other()
-        return await pair.ours(), other
-    return await pair.ours(), await pair.other()
+async def _turn(ways: Sequence[Measure], *, first: int) -> list[float]:
+    order = [*range(first, len(ways)), *range(first)]
+    figures = {n: await ways[n]() for n in order}
+    return [figures[n] for n in range(len(ways))]
+
+
+T = TypeVar("T")
+
+
+def beside(*ways: Callable[[str], AsyncIterator[T]], figure: Callable[[T, Place], Awaitable[float]]) -> Open:
+    """Open the ways on stores of their own, ours first; `figure` measures one turn of one of them."""
+
+    @asynccontextmanager
+    async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
+        async with AsyncExitStack() as stack:
+            made = [
+                await stack.enter_async_context(asynccontextmanager(way)(place.url(engine))) for way in ways
+            ]
+            yield Ways(*(partial(figure, one, place) for one in made))
+
+    return opened

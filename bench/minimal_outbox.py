@@ -30,7 +30,7 @@ class MinimalOutbox:
     async def open(self, url: str) -> None:
         """Make the table, and start what inserts, sends and settles."""
         if url.startswith("sqlite"):
-            link = raw_sqlite.connect(url, make=False)
+            link = raw_sqlite.connect(url)
             link.execute(_MAKE.format("BLOB"))
             self._store: Any = raw_sqlite.GroupCommit(link, "INSERT INTO events (id, body) VALUES (?, ?)")
             # One connection writes all: its thread takes both kinds of rows.
@@ -40,8 +40,8 @@ class MinimalOutbox:
             await links[0].execute(_MAKE.format("BYTEA"))
             insert = "INSERT INTO events (id, body) SELECT * FROM unnest($1::text[], $2::bytea[])"
             mark = "UPDATE events SET done = 1 WHERE id = any($1::text[])"
-            self._store = raw_postgres.GroupCommit(links[:1], insert)
-            self._marks = raw_postgres.GroupCommit(links[1:], mark)
+            self._store = raw_postgres.GroupCommit(links[:1], raw_postgres.Statement(insert))
+            self._marks = raw_postgres.GroupCommit(links[1:], raw_postgres.Statement(mark))
         self._sqlite = url.startswith("sqlite")
         self._tasks = [asyncio.create_task(self._send()) for _ in range(SENDS_MAX)]
 

@@ -1,31 +1,33 @@
 """Events enqueued in batches of 100 or one by one, each durable before the next begins; nothing is sent.
 
 Ours is `Outbox.send_many`, or `Outbox.send`. The peer is PGQueuer's batch call; the bare loop inserts into
-the smallest table that a sender could claim from, one statement a batch.
+the smallest table that a sender could claim from, one statement a batch. The floor inserts the same documents
+as ours into our table.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import chain
 
-import apsw
 import asyncpg
 import msgspec
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.queries import Queries
 
+from bench import raw_postgres, raw_sqlite
 from bench.kit_outbox import new_body
-from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.measure import Goal, Place, Workload, beside
+from bench.raw_outbox import COLUMNS, new_delivery, postgres_row, sqlite_insert, sqlite_row
 from holdfast import ids
 from holdfast.app import open_store
-from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
 from holdfast.store import create
 
 BATCH = 100
 Enqueue = Callable[[Sequence[bytes]], Awaitable[None]]
-Way = Callable[[str], AsyncIterator[Enqueue]]
 
 
 async def through_holdfast(url: str) -> AsyncIterator[Enqueue]:
@@ -57,9 +59,7 @@ async def through_pgqueuer(url: str) -> AsyncIterator[Enqueue]:
 
 
 async def bare_sqlite(url: str) -> AsyncIterator[Enqueue]:
-    link = apsw.Connection(url.partition("?")[0].removeprefix("sqlite:///"))
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
-        link.execute(f"PRAGMA {pragma}")
+    link = raw_sqlite.connect(url, cached=False)
     link.execute(
         "CREATE TABLE events (id TEXT PRIMARY KEY, due INTEGER, body TEXT);"
         " CREATE INDEX by_due ON events (due)"
@@ -95,7 +95,40 @@ def bare(url: str) -> AsyncIterator[Enqueue]:
     return bare_sqlite(url) if url.startswith("sqlite") else bare_postgres(url)
 
 
-async def events_per_s(enqueue: Enqueue, batches: int, size: int) -> float:
+async def floor_sqlite(url: str) -> AsyncIterator[Enqueue]:
+    group = raw_sqlite.GroupCommit(raw_sqlite.connect(url, OUTBOX_MODELS.all))
+
+    async def enqueue(bodies: Sequence[bytes]) -> None:
+        rows = [sqlite_row(new_delivery(body)) for body in bodies]
+        await group.put([*chain.from_iterable(rows)], sqlite_insert(len(rows)))
+
+    yield enqueue
+    group.close()
+
+
+async def floor_postgres(url: str) -> AsyncIterator[Enqueue]:
+    link = await raw_postgres.connect(url, OUTBOX_MODELS.all)
+    one, many = [raw_postgres.MarkedStatement(Delivery, single=single) for single in (True, False)]
+    assert one.names == COLUMNS
+
+    async def enqueue(bodies: Sequence[bytes]) -> None:
+        rows = [postgres_row(new_delivery(body)) for body in bodies]
+        if len(rows) == 1:
+            await one.execute(link, *rows[0])
+        else:
+            await many.execute(link, *zip(*rows, strict=True))
+
+    yield enqueue
+    await link.close()
+
+
+def floor(url: str) -> AsyncIterator[Enqueue]:
+    """The driver on our table, with our indexes, documents and promises; none of our code."""
+    return floor_sqlite(url) if url.startswith("sqlite") else floor_postgres(url)
+
+
+async def events_per_s(size: int, enqueue: Enqueue, place: Place) -> float:
+    batches = place.scale(100, 20) if size > 1 else place.scale(1_000, 200)
     given = [[new_body() for _ in range(size)] for _ in range(batches)]
     started = time.perf_counter()
     for bodies in given:
@@ -103,34 +136,24 @@ async def events_per_s(enqueue: Enqueue, batches: int, size: int) -> float:
     return batches * size / (time.perf_counter() - started)
 
 
-def beside(other: Way, size: int = BATCH) -> Open:
-    @asynccontextmanager
-    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
-        number = place.scale(100, 20) if size > 1 else place.scale(1_000, 200)
-        async with AsyncExitStack() as stack:
-            ours, theirs = [
-                await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
-                for way in (through_holdfast, other)
-            ]
-            yield Pair(lambda: events_per_s(ours, number, size), lambda: events_per_s(theirs, number, size))
-
-    return opened
-
-
-NAME = "events enqueued in batches of 100"
+_BATCHES, _SINGLY = partial(events_per_s, BATCH), partial(events_per_s, 1)
+NAME, FLOOR = "events enqueued in batches of 100", "the driver on our table"
 WORKLOADS = [
     Workload(
         name=NAME, engines=("postgres",), unit="events/s", goal=Goal(1.5), other_name="PGQueuer",
-        open=beside(through_pgqueuer),
+        floor_name=FLOOR, floor_goal=None,
+        open=beside(through_holdfast, through_pgqueuer, floor, figure=_BATCHES),
     ),
     Workload(
         name=NAME, engines=("sqlite full", "postgres"), unit="events/s", goal=Goal(0.6),
-        other_name="a bare loop", open=beside(bare),
+        other_name="a bare loop", floor_name=FLOOR,
+        open=beside(through_holdfast, bare, floor, figure=_BATCHES),
     ),
     *(
         Workload(
             name="one caller: one event put out", engines=(engine,), unit="events/s", goal=Goal(goal),
-            other_name="a bare loop", open=beside(bare, size=1),
+            other_name="a bare loop", floor_name=FLOOR,
+            open=beside(through_holdfast, bare, floor, figure=_SINGLY),
         )
         for engine, goal in (("sqlite full", 0.6), ("postgres", 0.9))
     ),

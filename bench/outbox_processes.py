@@ -1,6 +1,8 @@
 """The outbox beside a loop for speed alone, in one process and in two; and its latency in two.
 
-`python -m bench.outbox_processes URL` is the second process: a dispatcher on the same store.
+The floor is a loop with none of our code but the sender, on our tables: in one process it hands over what was
+put out, in two the second claims it. `python -m bench.outbox_processes ours|floor URL PORT` is the second
+process: a dispatcher on the same store.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
 
 import uvloop
 
-from bench.kit_outbox import SIGN, PutOut, end_to_end, ours_on, signing, steadily
-from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
+from bench.kit_outbox import SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
+from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from bench.minimal_outbox import SENDS_MAX, MinimalOutbox
+from bench.raw_outbox import new_delivery, open_book
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
@@ -37,8 +42,8 @@ async def minimal_on(url: str, port: int) -> AsyncIterator[MinimalOutbox]:
 
 
 @contextlib.contextmanager
-def _dispatcher(url: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "bench.outbox_processes", url]
+def _dispatcher(kind: str, url: str, port: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.outbox_processes", kind, url, str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -61,51 +66,77 @@ async def sending_on(url: str, port: int) -> AsyncIterator[PutOut]:
     async def put_out(body: bytes) -> None:
         await outbox.send(Event(type="thing.made", body=body), [endpoint])
 
-    with _dispatcher(url):
+    with _dispatcher("ours", url, port):
         yield put_out
     await store.close()
 
 
 @contextlib.asynccontextmanager
-async def in_one_process(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def inserting_on(url: str, port: int) -> AsyncIterator[PutOut]:
+    """The same by hand."""
+    book = await open_book(url)
+
+    async def put_out(body: bytes) -> None:
+        await book.insert(new_delivery(body))
+
+    with _dispatcher("floor", url, port):
+        yield put_out
+    await book.close()
+
+
+@contextlib.asynccontextmanager
+async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(5_000, 1_000)
-    with receiving() as port:
-        async with ours_on(place.url(engine), port) as ours, minimal_on(place.url(engine), port) as bare:
-            yield Pair(
-                lambda: end_to_end(count, ours.put_out, ours.settled),
-                lambda: end_to_end(count, bare.put_out, bare.newly_settled),
-            )
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(receiving())
+        ours = await stack.enter_async_context(ours_on(place.url(engine), port))
+        bare = await stack.enter_async_context(minimal_on(place.url(engine), port))
+        floor = await stack.enter_async_context(raw_on(place.url(engine), port))
+        yield Ways(
+            lambda: end_to_end(count, ours.put_out, ours.settled),
+            lambda: end_to_end(count, bare.put_out, bare.newly_settled),
+            lambda: end_to_end(count, floor.put_out, floor.newly_settled),
+        )
 
 
 @contextlib.asynccontextmanager
-async def in_two_processes(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Ours with a dispatcher beside; the other implementation has all in one process."""
-    count, url = place.scale(5_000, 1_000), place.url(engine)
-    with receiving() as port, receiving() as bare_port:
-        async with sending_on(url, port) as put_out, minimal_on(place.url(engine), bare_port) as bare:
+async def in_two_processes(place: Place, engine: str) -> AsyncIterator[Ways]:
+    """Ours and the floor with a dispatcher beside; the other implementation has all in one process."""
+    count = place.scale(5_000, 1_000)
+    async with AsyncExitStack() as stack:
+        ports = [stack.enter_context(receiving()) for _ in range(3)]
+        ours = await stack.enter_async_context(sending_on(place.url(engine), ports[0]))
+        bare = await stack.enter_async_context(minimal_on(place.url(engine), ports[1]))
+        floor = await stack.enter_async_context(inserting_on(place.url(engine), ports[2]))
 
-            async def arrived() -> int:
-                return (await seen(port)).count
+        async def arrived(port: int) -> int:
+            return (await seen(port)).count
 
-            yield Pair(
-                lambda: end_to_end(count, put_out, arrived),
-                lambda: end_to_end(count, bare.put_out, bare.newly_settled),
-            )
+        yield Ways(
+            lambda: end_to_end(count, ours, partial(arrived, ports[0])),
+            lambda: end_to_end(count, bare.put_out, bare.newly_settled),
+            lambda: end_to_end(count, floor, partial(arrived, ports[2])),
+        )
 
 
 @contextlib.asynccontextmanager
-async def latency_in_two(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def latency_in_two(place: Place, engine: str) -> AsyncIterator[Ways]:
     async def limit() -> float:
         return LATENCY_MS_MAX
 
     count = place.scale(600, 200)
     with receiving() as port:
         async with sending_on(place.url(engine), port) as put_out:
-            yield Pair(lambda: steadily(count, put_out, port), limit)
+            yield Ways(lambda: steadily(count, put_out, port), limit)
 
 
-async def dispatch(url: str) -> None:
+async def dispatch(kind: str, url: str, port: int) -> None:
     """Deliver what others put out, until the process is ended."""
+    if kind == "floor":
+        async with raw_on(url, port, claims=True):
+            freeze_gc()
+            print("ready", flush=True)
+            await asyncio.Event().wait()
     store = await open_store(url, OUTBOX_MODELS.all)
     dispatcher = Dispatcher(store, RawSender(AddressGuard(allow=["127.0.0.1"])), signing=signing)
     freeze_gc()
@@ -116,7 +147,8 @@ async def dispatch(url: str) -> None:
 def _against_bare(name: str, goal: float, open: Open) -> Workload:
     return Workload(
         name=name, engines=("sqlite full", "postgres"), unit="events/s", goal=Goal(goal),
-        other_name="loop for speed alone, table of its own", open=open,
+        other_name="loop for speed alone, table of its own", floor_name="raw loop on our tables",
+        floor_goal=Goal(0.8), open=open,
     )  # fmt: skip
 
 
@@ -131,4 +163,4 @@ WORKLOADS = [
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(dispatch(sys.argv[1]))
+        runner.run(dispatch(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import uvloop
 
 from bench.kit_outbox import end_to_end, new_body, ours_on, raw_on
 from bench.measure import Place
-from bench.outbox_batches import BATCH, Enqueue, bare, through_holdfast
+from bench.outbox_batches import BATCH, Enqueue, bare, floor, through_holdfast
 from bench.outbox_processes import minimal_on
 from bench.timing_receiver import receiving
 from holdfast.worker import freeze_gc
@@ -93,11 +94,12 @@ async def _enqueue_batches(enqueue: Enqueue) -> None:
 @asynccontextmanager
 async def _batches(place: Place, engine: str) -> AsyncIterator[dict[str, Run]]:
     async with AsyncExitStack() as stack:
-        ours, other = [
-            await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
-            for way in (through_holdfast, bare)
-        ]
-        yield {"ours": lambda: _enqueue_batches(ours), "bare loop": lambda: _enqueue_batches(other)}
+        ways = {"ours": through_holdfast, "driver, our table": floor, "bare loop": bare}
+        opened = {
+            name: await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
+            for name, way in ways.items()
+        }
+        yield {name: partial(_enqueue_batches, enqueue) for name, enqueue in opened.items()}
 
 
 async def main(engine: str) -> None:

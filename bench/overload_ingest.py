@@ -22,7 +22,7 @@ import msgspec
 
 from bench.http_ingest import HEAD, MESSAGE
 from bench.http_load import Client, clients
-from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.measure import Goal, Open, Place, Ways, Workload
 from bench.receiver import receiving
 from holdfast import ids
 from holdfast.app import open_store
@@ -31,7 +31,7 @@ from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, EndpointSecre
 from holdfast.kit.vault import Vault, new_key
 from holdfast.store import Query, Store, create, put
 
-LOAD_S, QUICK_LOAD_S = 30.0, 5.0
+LOAD_S, QUICK_LOAD_S = 20.0, 5.0
 UNDISTURBED = 20_000
 BATCH = 500
 HEALTH_EVERY_S = 0.1
@@ -205,9 +205,9 @@ async def _once(place: Place, engine: str, connections: int) -> Overload:
 
 def figure(connections: int, ours: Callable[[Overload], float], other: Callable[[Overload], float]) -> Open:
     @asynccontextmanager
-    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
         found = await _once(place, engine, connections)
-        yield Pair(ours=_always(ours(found)), other=_always(other(found)))
+        yield Ways(ours=_always(ours(found)), other=_always(other(found)))
 
     return opened
 
@@ -262,12 +262,12 @@ _drained: dict[str, Drain] = {}
 
 def drain_figure(ours: Callable[[Drain], float], limit: float) -> Open:
     @asynccontextmanager
-    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
         if engine not in _drained:
             seconds, count = place.scale(DRAIN_S, QUICK_DRAIN_S), place.scale(DELIVERIES, QUICK_DELIVERIES)
             _drained[engine] = await _drain(place.url(engine), count, seconds=seconds)
             print(engine, _drained[engine], file=sys.stderr, flush=True)
-        yield Pair(ours=_always(ours(_drained[engine])), other=_always(limit))
+        yield Ways(ours=_always(ours(_drained[engine])), other=_always(limit))
 
     return opened
 

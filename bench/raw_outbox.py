@@ -1,29 +1,30 @@
 """An outbox without Holdfast: the loop somebody would write by hand who cares for nothing but speed.
 
-Group commit, batch claim, sign, send, batch settle, on the same tables and indexes and by the same
-sender. No expectation is checked, no attempt is recorded, no limit is kept, nothing is ever tried again.
+Group commit, handover or batch claim, sign, send, batch settle, on the same tables and indexes and by the
+same sender; on PostgreSQL an insert may be the statement of our writer. No expectation is checked, no attempt
+is recorded, no limit is kept, nothing is ever tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from queue import SimpleQueue
+from functools import cache
 from typing import Any
 
-import apsw
 import msgspec
 
-from bench.raw_postgres import connect
+from bench import raw_postgres, raw_sqlite
 from holdfast import ids
-from holdfast.kit.outbox import Delivery, Sign
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Sign
 from holdfast.net import OutgoingRequest, Sender
+from holdfast.store.postgres.statement import CHANNEL
 
 BATCH = 100
 LEASE_US = 30_000_000
+POLL_S = 0.001
 ENCODE = msgspec.json.Encoder().encode
 DECODE = msgspec.json.Decoder(Delivery).decode
 COLUMNS = ("_key", "_version", "tenantId", "status", "createdAt", "endpointId", "eventId", "finishedAt",
@@ -38,106 +39,106 @@ def new_delivery(body: bytes) -> Delivery:
     )  # fmt: skip
 
 
+def _row(delivery: Delivery, at: Any) -> tuple[Any, ...]:
+    body = ENCODE(delivery).decode()
+    return (delivery.id, 1, "-", "pending", at, "ep", delivery.event_id, None, at, 0, "", body)
+
+
+def sqlite_row(delivery: Delivery) -> tuple[Any, ...]:
+    return _row(delivery, time.time_ns() // 1_000)
+
+
+def postgres_row(delivery: Delivery) -> tuple[Any, ...]:
+    return _row(delivery, delivery.created_at)
+
+
+_TYPES = (
+    "text", "bigint", "text", "text", "timestamptz", "text", "text", "timestamptz", "timestamptz", "bigint",
+    "text", "json",
+)  # fmt: skip
+_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
+_POSTGRES_INSERT = raw_postgres.insert_rows("holdfast_deliveries", _NAMES, _TYPES)
+
+
+@cache
+def sqlite_insert(rows: int) -> str:
+    marks = f"({', '.join('?' * len(COLUMNS))})"
+    return f"INSERT INTO holdfast_deliveries ({_NAMES}) VALUES {', '.join([marks] * rows)}"
+
+
 class SqliteBook:
     """A thread that commits all waiting rows in one transaction and answers their callers."""
 
-    def __init__(self, path: str) -> None:
-        self._link = apsw.Connection(path)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536",
-                       "mmap_size = 268435456", "wal_autocheckpoint = 4000"):  # fmt: skip
-            self._link.execute(f"PRAGMA {pragma}")
-        self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+    def __init__(self, url: str, *, make: bool) -> None:
+        self._link = raw_sqlite.connect(url, OUTBOX_MODELS.all if make else ())
+        self._reading = raw_sqlite.connect(url)
+        self._group = raw_sqlite.GroupCommit(self._link, sqlite_insert(1))
 
     async def insert(self, delivery: Delivery) -> None:
-        now_us = time.time_ns() // 1_000
-        row = (delivery.id, 1, "-", "pending", now_us, "ep", delivery.event_id, None, now_us, 0, None,
-               ENCODE(delivery).decode())  # fmt: skip
-        marks = ", ".join("?" * len(COLUMNS))
-        names = ", ".join(f'"{name}"' for name in COLUMNS)
-        sql = f"INSERT INTO holdfast_deliveries ({names}) VALUES ({marks})"
-        await self._do(lambda: self._link.execute(sql, row))
+        await self._group.put(sqlite_row(delivery))
 
-    async def claim(self) -> list[Delivery]:
+    async def claim(self, limit: int) -> list[Delivery]:
         now_us = time.time_ns() // 1_000
         sql = (
             'UPDATE holdfast_deliveries SET "nextAttemptAt" = ?, fence = fence + 1, owner = ?,'
             " status = 'sending' WHERE _key IN (SELECT _key FROM holdfast_deliveries WHERE"
             ' "nextAttemptAt" <= ? ORDER BY "nextAttemptAt", _key LIMIT ?) RETURNING _body'
         )
-        words = (now_us + LEASE_US, "raw", now_us, BATCH)
-        rows = await self._do(lambda: self._link.execute(sql, words).fetchall())
-        return [DECODE(body) for (body,) in rows]
+        words = (now_us + LEASE_US, "raw", now_us, limit)
+        rows = await self._group.do(lambda: self._link.execute(sql, words).fetchall())
+        return [DECODE(str(body)) for (body,) in rows]
 
     async def settle(self, keys: list[str]) -> None:
         sql = (
             "UPDATE holdfast_deliveries SET \"nextAttemptAt\" = NULL, status = 'delivered',"
             ' "finishedAt" = ? WHERE _key IN (SELECT value FROM json_each(?))'
         )
-        words = (time.time_ns() // 1_000, ENCODE(keys).decode())
-        await self._do(lambda: self._link.execute(sql, words))
+        await self._group.put((time.time_ns() // 1_000, ENCODE(keys).decode()), sql)
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call back when something that other processes have put out is due."""
+        due = 'SELECT 1 FROM holdfast_deliveries WHERE "nextAttemptAt" <= ? LIMIT 1'
+        while True:
+            if self._reading.execute(due, (time.time_ns() // 1_000,)).fetchone():
+                wake()
+            await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
-        self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._link.close()
-
-    async def _do(self, work: Callable[[], Any]) -> Any:
-        done = self._loop.create_future()
-        self._queue.put((work, done))
-        return await done
-
-    def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            taken = [first]
-            while not self._queue.empty() and len(taken) < 1_000:
-                item = self._queue.get()
-                if item is None:
-                    return
-                taken.append(item)
-            self._link.execute("BEGIN IMMEDIATE")
-            answers = [(done, work()) for work, done in taken]
-            self._link.execute("COMMIT")
-            self._loop.call_soon_threadsafe(_answer, answers)
-
-
-def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for done, answer in answers:
-        done.set_result(answer)
+        self._group.close()
+        self._reading.close()
 
 
 class PostgresBook:
-    """Waiting rows go into one statement; claims and settles are one statement each."""
+    """Waiting rows go into one statement; claims and settles are one statement each.
 
-    def __init__(self, links: list[Any]) -> None:
-        self._inserting, self._claiming, self._settling = links
-        self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[tuple[Any, ...], asyncio.Future[None]]] = []
-        self._filled = asyncio.Event()
-        self._task = asyncio.create_task(self._run())
+    The insert is ours if `marked`, with the mark of its batch and the notification.
+    """
+
+    def __init__(self, links: list[Any], *, marked: bool) -> None:
+        self._links = links
+        inserting, self._claiming, self._settling, self._listening = links
+        ours = raw_postgres.MarkedStatement(Delivery)
+        assert ours.names == COLUMNS
+        self._group = raw_postgres.GroupCommit(
+            [inserting], ours if marked else raw_postgres.Statement(_POSTGRES_INSERT)
+        )
 
     @classmethod
-    async def open(cls, url: str) -> PostgresBook:
-        return cls([await connect(url) for _ in range(3)])
+    async def open(cls, url: str, *, make: bool, marked: bool) -> PostgresBook:
+        classes = OUTBOX_MODELS.all if make else ()
+        return cls([await raw_postgres.connect(url, made) for made in (classes, (), (), ())], marked=marked)
 
     async def insert(self, delivery: Delivery) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-        row = (delivery.id, 1, "-", "pending", delivery.created_at, "ep", delivery.event_id, None,
-               delivery.created_at, 0, None, ENCODE(delivery).decode())  # fmt: skip
-        self._waiting.append((row, done))
-        self._filled.set()
-        await done
+        await self._group.put(postgres_row(delivery))
 
-    async def claim(self) -> list[Delivery]:
+    async def claim(self, limit: int) -> list[Delivery]:
         # By an array, not a join: a planner without statistics would scan the table for the join.
         rows = await self._claiming.fetch(
             "UPDATE holdfast_deliveries SET \"nextAttemptAt\" = now() + interval '30 s',"
             " fence = fence + 1, owner = 'raw', status = 'sending' WHERE _key = any(array("
             " SELECT _key FROM holdfast_deliveries WHERE _key <> '/holdfast_deliveries__due'"
             ' AND "nextAttemptAt" <= now()'
-            ' ORDER BY "nextAttemptAt", _key LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING _body', BATCH,
+            ' ORDER BY "nextAttemptAt", _key LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING _body', limit,
         )  # fmt: skip
         return [DECODE(body) for (body,) in rows]
 
@@ -147,46 +148,49 @@ class PostgresBook:
             ' "finishedAt" = now() WHERE _key = any($1::text[])', keys,
         )  # fmt: skip
 
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        for link in (self._inserting, self._claiming, self._settling):
-            await link.close()
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call back when other processes have put something out."""
+        await self._listening.add_listener(CHANNEL, lambda *_: wake())
 
-    async def _run(self) -> None:
-        types = ("text", "bigint", "text", "text", "timestamptz", "text", "text", "timestamptz",
-                 "timestamptz", "bigint", "text", "json")  # fmt: skip
-        names = ", ".join(f'"{name}"' for name in COLUMNS)
-        marks = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(types, 1))
-        sql = f"INSERT INTO holdfast_deliveries ({names}) SELECT * FROM unnest({marks})"
-        while True:
-            await self._filled.wait()
-            # Callers that were just answered may ask again before the batch is closed.
-            await asyncio.sleep(0)
-            taken, self._waiting = self._waiting, []
-            self._filled.clear()
-            await self._inserting.execute(sql, *zip(*(row for row, _ in taken), strict=True))
-            for _, done in taken:
-                done.set_result(None)
+    async def close(self) -> None:
+        await self._group.close()
+        for link in self._links:
+            await link.close()
 
 
 Book = SqliteBook | PostgresBook
 
 
-class RawLoop:
-    """Claims while sends are in flight; settles what ended since the last settle."""
+async def open_book(url: str, *, make: bool = True, marked: bool = True) -> Book:
+    """Open the deliveries' table; `marked` inserts keep our promises."""
+    if url.startswith("sqlite"):
+        return SqliteBook(url, make=make)
+    return await PostgresBook.open(url, make=make, marked=marked)
 
-    def __init__(self, book: Book, sender: Sender, *, url: str, sign: Sign) -> None:
+
+class RawLoop:
+    """Sends what is put out and settles what ended since the last settle; 100 sends are in flight at most.
+
+    What this process puts out is handed over in memory. With `claims` it sends what others put out instead.
+    """
+
+    def __init__(self, book: Book, sender: Sender, *, url: str, sign: Sign, claims: bool) -> None:
         self.book, self._sender, self._url, self._sign = book, sender, url, sign
         self._ended: list[str] = []
         self._any_ended = asyncio.Event()
         self._wake = asyncio.Event()
+        self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._unsent = 0
         self.settled = self._reported = 0
-        self._tasks = [asyncio.create_task(self._dispatch()), asyncio.create_task(self._settle())]
+        loops = [self._settle(), *(self._send() for _ in range(BATCH))]
+        if claims:
+            loops += [self._claim(), self.book.watch(self._wake.set)]
+        self._tasks = [asyncio.create_task(one) for one in loops]
 
     async def put_out(self, body: bytes) -> None:
-        await self.book.insert(new_delivery(body))
-        self._wake.set()
+        delivery = new_delivery(body)
+        await self.book.insert(delivery)
+        self._waiting.put_nowait(delivery)
 
     async def newly_settled(self) -> int:
         """The number settled since the last call."""
@@ -199,23 +203,31 @@ class RawLoop:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.book.close()
 
-    async def _dispatch(self) -> None:
+    async def _claim(self) -> None:
         while True:
             self._wake.clear()
-            taken = await self.book.claim()
-            if taken:
-                await asyncio.gather(*(self._send(delivery) for delivery in taken))
-            else:
+            # Not for every free place: a claim is a commit.
+            free = BATCH - self._unsent
+            taken = await self.book.claim(free) if free >= BATCH // 2 else []
+            self._unsent += len(taken)
+            for delivery in taken:
+                self._waiting.put_nowait(delivery)
+            if not taken:
                 await self._wake.wait()
 
-    async def _send(self, delivery: Delivery) -> None:
-        headers = (
-            ("content-type", "application/json"),
-            *self._sign(delivery.event_id, int(time.time()), delivery.body),
-        )
-        await self._sender.send(OutgoingRequest("POST", self._url, headers, delivery.body, 5.0, 65_536))
-        self._ended.append(delivery.id)
-        self._any_ended.set()
+    async def _send(self) -> None:
+        while True:
+            delivery = await self._waiting.get()
+            headers = (
+                ("content-type", "application/json"),
+                *self._sign(delivery.event_id, int(time.time()), delivery.body),
+            )
+            await self._sender.send(OutgoingRequest("POST", self._url, headers, delivery.body, 5.0, 65_536))
+            self._ended.append(delivery.id)
+            self._any_ended.set()
+            self._unsent -= 1
+            if self._unsent == BATCH // 2:
+                self._wake.set()
 
     async def _settle(self) -> None:
         while True:

@@ -7,8 +7,10 @@ in one document fails all that share its transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 import asyncpg
@@ -16,12 +18,22 @@ import msgspec
 
 from bench.event import Delivery, Event
 from holdfast.app import ddl
+from holdfast.model import Document, schema_of
 from holdfast.store.catalog import Catalog
+from holdfast.store.postgres.statement import BATCHES, PostgresTable, TableChange, Verb, render
+from holdfast.store.postgres.writer import MARKS_MAX
 
-INSERT = (
-    "INSERT INTO events (_key, _version, kind, received_ms, subject, _body)"
-    " SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::json[])"
-)
+
+def insert_rows(table: str, names: str, types: Sequence[str]) -> str:
+    """A statement that inserts rows given as an array for each column."""
+    arrays = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(types, 1))
+    return f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})"
+
+
+INSERT = insert_rows(
+    "events", "_key, _version, kind, received_ms, subject, _body",
+    ("text", "bigint", "text", "bigint", "text", "json"),
+)  # fmt: skip
 GET = "SELECT _body FROM events WHERE _key = $1"
 # The tables are the same; partial indexes are matched by their condition.
 _BY_DUE = "due <= $3 AND _key <> '/deliveries__due'"
@@ -40,21 +52,57 @@ SETTLE = (
 _SETTINGS = {"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
 
 
-async def connect(url: str) -> Any:
-    return await asyncpg.connect(url, server_settings=_SETTINGS)
+async def connect(url: str, classes: Iterable[type[Document]] = ()) -> Any:
+    """Open a connection; make the tables of these classes as Holdfast would."""
+    link = await asyncpg.connect(url, server_settings=_SETTINGS)
+    if chosen := list(classes):
+        for statement in ddl("postgres", Catalog(chosen)):
+            await link.execute(statement)
+    return link
 
 
-async def make_tables(url: str) -> None:
-    link = await connect(url)
-    for statement in ddl("postgres", Catalog([Event, Delivery])):
-        await link.execute(statement)
-    await link.close()
+_BATCH_NUMBERS = count(1 << 40)  # past those of a store that filled the same database
+
+
+class Statement:
+    """A statement as it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def execute(self, link: Any, *values: Any) -> None:
+        await link.execute(self._text, *values)
+
+
+class MarkedStatement:
+    """The statement by which our writer changes rows of one table, rendered once.
+
+    It writes the batch's mark, from which the outcome is known after a broken link, and notifies other
+    processes. `names` are the columns to give: single values, or arrays of them unless `single`; a change
+    by `update` also wants the version that was read.
+    """
+
+    def __init__(self, kind: type[Document], verb: Verb = "try", *, single: bool = False) -> None:
+        schema = schema_of(kind)
+        mapping = PostgresTable(schema, Catalog([kind]).table(schema))
+        change = TableChange(verb, mapping.table, mapping.names, mapping.arrays, guarded=verb == "update")
+        change.rows = [(None,) * len(change.arrays)] * (1 if single else 2)
+        self._text, _ = render([change], 0, "")
+        self._note = f"{secrets.token_hex(4)} {mapping.table}"
+        self.names, self.get_sql = mapping.names, mapping.get_sql
+
+    async def execute(self, link: Any, *values: Any) -> None:
+        number = next(_BATCH_NUMBERS)
+        if await link.fetchval(self._text, number, self._note, *values):
+            raise AssertionError("an id was taken")
+        if number % MARKS_MAX == 0:
+            await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", number)
 
 
 class GroupCommit:
     """Tasks with a connection each insert all waiting rows in one statement."""
 
-    def __init__(self, links: Sequence[Any], statement: str = INSERT) -> None:
+    def __init__(self, links: Sequence[Any], statement: Statement | MarkedStatement) -> None:
         self._statement = statement
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[tuple[Any, ...], asyncio.Future[None]]] = []
@@ -84,9 +132,17 @@ class GroupCommit:
             taken, self._waiting = self._waiting, []
             self._filled.clear()
             if taken:
-                await link.execute(self._statement, *zip(*(row for row, _ in taken), strict=True))
-                for _, done in taken:
-                    done.set_result(None)
+                await self._execute(link, taken)
+
+    async def _execute(self, link: Any, taken: list[tuple[tuple[Any, ...], asyncio.Future[None]]]) -> None:
+        try:
+            await self._statement.execute(link, *zip(*(row for row, _ in taken), strict=True))
+        except Exception as fault:
+            for _, done in taken:
+                done.set_exception(fault)
+        else:
+            for _, done in taken:
+                done.set_result(None)
 
 
 _DECODE = msgspec.json.Decoder(Delivery).decode

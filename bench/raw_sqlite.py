@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
 from bench.event import Delivery, Event
 from holdfast.app import ddl
+from holdfast.model import Document
 from holdfast.store.catalog import Catalog
 
+T = TypeVar("T")
 INSERT = "INSERT INTO events (_key, _version, kind, received_ms, subject, _body) VALUES (?, ?, ?, ?, ?, ?)"
 GET = "SELECT _body FROM events WHERE _key = ?"
 CLAIM = (
@@ -31,27 +35,46 @@ SETTLE = (
     " (SELECT value ->> 0 AS k, value ->> 1 AS f FROM json_each(?)) AS taken"
     " WHERE _key = taken.k AND fence = taken.f"
 )
+_LOCK_POLL_S = 0.0002
 
 
-def connect(url: str, *, make: bool = True) -> apsw.Connection:
+def connect(url: str, classes: Iterable[type[Document]] = (), *, cached: bool = True) -> apsw.Connection:
+    """Open the file, with a large cache unless SQLite's default will do; make the tables of these classes."""
     path, _, option = url.removeprefix("sqlite:///").partition("?synchronous=")
     link = apsw.Connection(path)
-    for pragma in ("journal_mode = WAL", f"synchronous = {option}", "cache_size = -65536",
-                   "mmap_size = 268435456", "wal_autocheckpoint = 4000"):  # fmt: skip
+    link.set_busy_handler(_wait_for_lock)
+    pragmas = ["journal_mode = WAL", f"synchronous = {option}", "wal_autocheckpoint = 4000"]
+    if cached:
+        pragmas += ["cache_size = -65536", "mmap_size = 268435456"]
+    for pragma in pragmas:
         link.execute(f"PRAGMA {pragma}")
-    if make:
-        for statement in ddl("sqlite", Catalog([Event, Delivery])):
+    if chosen := list(classes):
+        for statement in ddl("sqlite", Catalog(chosen)):
             link.execute(statement)
     return link
 
 
+def _wait_for_lock(tries: int) -> bool:
+    time.sleep(_LOCK_POLL_S)
+    return True
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    done: asyncio.Future[Any]
+    is_statement: bool
+
+
 class GroupCommit:
-    """A thread that commits all waiting rows in one transaction and answers their callers."""
+    """A thread that commits all waiting work in one transaction and answers its callers.
+
+    In another thread than the event loop's, which goes on while the disk syncs.
+    """
 
     def __init__(self, link: apsw.Connection, statement: str = INSERT) -> None:
         self._link, self._statement = link, statement
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[tuple[str, tuple[Any, ...], asyncio.Future[None]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -59,33 +82,58 @@ class GroupCommit:
         body = msgspec.json.encode(event).decode()
         await self.put((event.id, 1, event.kind, event.received_ms, event.subject, body))
 
-    async def put(self, row: tuple[Any, ...], statement: str = "") -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._queue.put((statement or self._statement, row, done))
-        await done
+    async def put(self, row: Sequence[Any], statement: str = "") -> None:
+        """Execute a statement; alone it needs no other to begin and end a transaction."""
+        await self._add(partial(self._link.execute, statement or self._statement, row), is_statement=True)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do work that is more than one statement, or has a result."""
+        result: T = await self._add(work, is_statement=False)
+        return result
 
     def close(self) -> None:
         self._queue.put(None)
         self._thread.join()
+        self._link.close()
+
+    def _add(self, work: Callable[[], Any], *, is_statement: bool) -> asyncio.Future[Any]:
+        done = self._loop.create_future()
+        self._queue.put(_Job(work, done, is_statement))
+        return done
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            taken = [first]
+        while (job := self._queue.get()) is not None:
+            taken = [job]
             while not self._queue.empty() and len(taken) < 1_000:
-                item = self._queue.get()
-                if item is None:
+                job = self._queue.get()
+                if job is None:
                     return
-                taken.append(item)
-            self._link.execute("BEGIN IMMEDIATE")
-            for statement, row, _ in taken:
-                self._link.execute(statement, row)
+                taken.append(job)
+            try:
+                answers = self._transact(taken)
+            except Exception as fault:
+                answers = [(one.done, fault) for one in taken]
+            self._loop.call_soon_threadsafe(_answer, answers)
+
+    def _transact(self, taken: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:
+        if len(taken) == 1 and taken[0].is_statement:
+            return [(taken[0].done, taken[0].work())]
+        self._link.execute("BEGIN IMMEDIATE")
+        try:
+            answers = [(done, work()) for work, done, _ in taken]
             self._link.execute("COMMIT")
-            self._loop.call_soon_threadsafe(_answer, [done for *_, done in taken])
+        except Exception:
+            self._link.execute("ROLLBACK")
+            raise
+        return answers
 
 
-def _answer(waiting: list[asyncio.Future[None]]) -> None:
-    for done in waiting:
-        done.set_result(None)
+def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for done, answer in answers:
+        if isinstance(answer, Exception):
+            done.set_exception(answer)
+        else:
+            done.set_result(answer)
 
 
 _DECODE = msgspec.json.Decoder(Delivery).decode

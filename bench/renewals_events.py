@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import Final
 
-from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.measure import Goal, Open, Place, Ways, Workload
 from bench.receiver import receiving
 from holdfast.app import open_store
 from holdfast.kit.outbox import Dispatcher, EndpointSecrets, new_secret
@@ -81,7 +81,7 @@ async def finished(store: Store, told: list[TriggerResult]) -> list[DeliveryStat
 
 def p95_of(length: Length, limit_ms: float) -> Open:
     @asynccontextmanager
-    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
         store = await open_store(place.url(engine), [*DOCUMENTS, *OUTBOX_MODELS.all])
         await store.migrate()
         home, vault, numbers = store.tenant("-"), Vault.from_settings(new_key("bench")), count()
@@ -106,7 +106,7 @@ def p95_of(length: Length, limit_ms: float) -> Open:
             async def limit() -> float:
                 return limit_ms
 
-            yield Pair(ours, limit)
+            yield Ways(ours, limit)
             stop.set()
             await working
         await sender.close()

@@ -19,7 +19,7 @@ from typing import Final
 import aiohttp
 import uvicorn
 
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
@@ -88,7 +88,7 @@ async def served(url: str) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @asynccontextmanager
-async def dashboard(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def dashboard(place: Place, engine: str) -> AsyncIterator[Ways]:
     async with served(place.url(engine)) as client:
 
         async def ours() -> float:
@@ -105,7 +105,7 @@ async def dashboard(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def limit() -> float:
             return LIMIT_MS
 
-        yield Pair(ours=ours, other=limit)
+        yield Ways(ours=ours, other=limit)
 
 
 WORKLOADS = [

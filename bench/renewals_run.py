@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from bench import bare_renewals as bare
 from bench import orm_renewals as orm
-from bench.measure import Goal, Measure, Pair, Place, Workload
+from bench.measure import Goal, Measure, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
@@ -115,7 +115,7 @@ async def fill_postgres(url: str, plan: SamplePlan) -> Any:
 
 
 @asynccontextmanager
-async def against_script(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def against_script(place: Place, engine: str) -> AsyncIterator[Ways]:
     plan, url = plan_of(place), place.url(engine)
     link: Any
     if engine == "postgres":
@@ -128,14 +128,14 @@ async def against_script(place: Place, engine: str) -> AsyncIterator[Pair]:
             return bare.run_on_sqlite(link, PROPERTY, AS_OF, at=at)
 
     async with ours(url, plan) as run:
-        yield Pair(run, rate_of(script))
+        yield Ways(run, rate_of(script))
     closed = link.close()
     if closed is not None:
         await closed
 
 
 @asynccontextmanager
-async def against_orm(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def against_orm(place: Place, engine: str) -> AsyncIterator[Ways]:
     plan, url, own = plan_of(place), place.url(engine), place.url(engine)
     async with ours(url, plan) as run:
         if engine == "postgres":
@@ -144,11 +144,11 @@ async def against_orm(place: Place, engine: str) -> AsyncIterator[Pair]:
             async with AsyncSession(
                 create_async_engine(own.replace("postgresql:", "postgresql+asyncpg:"))
             ) as s:
-                yield Pair(run, rate_of(lambda at: _rows_async(s, at)))
+                yield Ways(run, rate_of(lambda at: _rows_async(s, at)))
         else:
             fill_sqlite(_path(own), plan).close()
             with Session(create_engine(f"sqlite:///{_path(own)}")) as session:
-                yield Pair(run, rate_of(lambda at: asyncio.to_thread(_rows, session, at)))
+                yield Ways(run, rate_of(lambda at: asyncio.to_thread(_rows, session, at)))
 
 
 def _rows(session: Session, at: datetime) -> int:

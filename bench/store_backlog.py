@@ -6,12 +6,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import apsw
-import asyncpg
 import msgspec
 
+from bench.bulk_load import postgres_load, sqlite_load
 from bench.event import DUE, Delivery, Event, deliveries
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from bench.store_claim import fill
 from holdfast.app import open_store
 from holdfast.store import Query, Store, patch
@@ -32,26 +31,18 @@ def finished_body() -> bytes:
 
 async def add_finished(url: str, count: int) -> None:
     """Insert in bulk past the engine, into the same table with the same indexes."""
-    body = finished_body().decode()
+    body, into = finished_body().decode(), f"INSERT INTO deliveries ({_COLUMNS})"
     if url.startswith("sqlite"):
-        link = apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])
-        link.execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000")
-        link.execute(
-            f"INSERT INTO deliveries ({_COLUMNS}) WITH RECURSIVE i(n) AS"
-            f" (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?) SELECT {_ROW} FROM i",
-            (count, body),
-        )
-        link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        link.close()
+        with sqlite_load(url, ["deliveries"]) as file:
+            file.execute(
+                f"{into} WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)"
+                f" SELECT {_ROW} FROM i",
+                (count, body),
+            )
         return
-    server = await asyncpg.connect(url)
     row = _ROW.replace("printf('%010d', n)", "lpad(n::text, 10, '0')").replace("?", "$2::json")
-    text = f"INSERT INTO deliveries ({_COLUMNS}) SELECT {row} FROM generate_series(1, $1::bigint) AS n"
-    await server.execute(text, count, body, timeout=3_600)
-    # As autovacuum does eventually: otherwise the first reader pays for it.
-    await server.execute("VACUUM ANALYZE deliveries", timeout=3_600)
-    await server.execute("CHECKPOINT", timeout=600)
-    await server.close()
+    async with postgres_load(url, ["deliveries"]) as link:
+        await link.execute(f"{into} SELECT {row} FROM generate_series(1, $1::bigint) AS n", count, body)
 
 
 async def claim_all(store: Store) -> float:
@@ -68,7 +59,7 @@ async def claim_all(store: Store) -> float:
 
 
 @asynccontextmanager
-async def backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def backlog(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(FINISHED, FINISHED_QUICK)
     stores = []
     for finished in (count, 0):
@@ -81,7 +72,7 @@ async def backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
         assert await store.count(Query(Delivery).order_by("received_ms")) == finished + WAITING
         stores.append(store)
     beside_many, beside_none = stores
-    yield Pair(ours=lambda: claim_all(beside_many), other=lambda: claim_all(beside_none))
+    yield Ways(ours=lambda: claim_all(beside_many), other=lambda: claim_all(beside_none))
     for store in stores:
         await store.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import raw_postgres, raw_sqlite
 from bench.event import Delivery, Event, deliveries
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.store import Committed, Store, create, patch
@@ -51,7 +51,7 @@ async def through_store(store: Store) -> int:
 @asynccontextmanager
 async def raw(url: str) -> AsyncIterator[Callable[[Store], Awaitable[int]]]:
     if url.startswith("sqlite"):
-        file = raw_sqlite.connect(url, make=False)
+        file = raw_sqlite.connect(url)
 
         async def turn(store: Store) -> int:
             taken = raw_sqlite.claim(file, to_us(store.clock.now()), BATCH)
@@ -73,7 +73,7 @@ async def raw(url: str) -> AsyncIterator[Callable[[Store], Awaitable[int]]]:
 
 
 @asynccontextmanager
-async def claims(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def claims(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Both implementations in stores of their own, filled alike before each turn."""
     count = place.scale(4_000, 1_000)
     urls = [place.url(engine) for _ in range(2)]
@@ -92,7 +92,7 @@ async def claims(place: Place, engine: str) -> AsyncIterator[Pair]:
             await tidy(urls[1])
             return await drained(lambda: turn(theirs))
 
-        yield Pair(ours, other)
+        yield Ways(ours, other)
     await mine.close()
     await theirs.close()
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from bench import raw_postgres, raw_sqlite
 from bench.event import Delivery, Event, events
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import Goal, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.store import create
 
@@ -34,13 +34,13 @@ async def by_callers(keep: Callable[[Event], Awaitable[object]], batch: list[Eve
 async def raw(place: Place, engine: str) -> AsyncIterator[Callable[[Event], Awaitable[None]]]:
     url = place.url(engine)
     if engine.startswith("sqlite"):
-        group = raw_sqlite.GroupCommit(raw_sqlite.connect(url))
+        group = raw_sqlite.GroupCommit(raw_sqlite.connect(url, [Event, Delivery]))
         yield group.insert
         group.close()
         return
-    await raw_postgres.make_tables(url)
-    links = [await raw_postgres.connect(url) for _ in range(RAW_LINKS)]
-    several = raw_postgres.GroupCommit(links)
+    links = [await raw_postgres.connect(url, [Event, Delivery])]
+    links += [await raw_postgres.connect(url) for _ in range(RAW_LINKS - 1)]
+    several = raw_postgres.GroupCommit(links, raw_postgres.Statement(raw_postgres.INSERT))
     yield several.insert
     await several.close()
     for link in links:
@@ -48,12 +48,12 @@ async def raw(place: Place, engine: str) -> AsyncIterator[Callable[[Event], Awai
 
 
 @asynccontextmanager
-async def commits(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def commits(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(5_000, 2_000)
     store = await open_store(place.url(engine), [Event, Delivery])
     await store.migrate()
     async with raw(place, engine) as insert:
-        yield Pair(
+        yield Ways(
             ours=lambda: by_callers(lambda event: store.commit(create(event)), events(count)),
             other=lambda: by_callers(insert, events(count)),
         )

@@ -13,7 +13,7 @@ import msgspec
 
 from bench import raw_postgres, raw_sqlite
 from bench.event import Delivery, Event, events
-from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.measure import Goal, Open, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.store import Store, create
 
@@ -34,12 +34,12 @@ async def filled(url: str) -> tuple[Store, list[str]]:
 
 
 @asynccontextmanager
-async def embedded(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def embedded(place: Place, engine: str) -> AsyncIterator[Ways]:
     """One caller; both read the same file."""
     url = place.url(engine)
     store, ids = await filled(url)
     ids = ids[: place.scale(10_000, 3_000)]
-    link = raw_sqlite.connect(url, make=False)
+    link = raw_sqlite.connect(url)
 
     async def ours() -> float:
         start = time.perf_counter()
@@ -55,7 +55,7 @@ async def embedded(place: Place, engine: str) -> AsyncIterator[Pair]:
             assert _DECODE(row[0]) is not None
         return len(ids) / (time.perf_counter() - start)
 
-    yield Pair(ours, other)
+    yield Ways(ours, other)
     link.close()
     await store.close()
 
@@ -74,7 +74,7 @@ async def _by_callers(gets: Sequence[Callable[[str], Awaitable[Any]]], ids: list
 
 
 @asynccontextmanager
-async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
+async def served(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Ten callers, as in a server; the other implementation has a connection for each."""
     url = place.url(engine)
     store, ids = await filled(url)
@@ -87,7 +87,7 @@ async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
 
         return get
 
-    yield Pair(
+    yield Ways(
         ours=lambda: _by_callers([lambda id: store.get(Event, id)] * CALLERS, ids),
         other=lambda: _by_callers([raw(link) for link in links], ids),
     )

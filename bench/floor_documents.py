@@ -1,0 +1,105 @@
+"""Documents on our table by the driver alone: the floor of one caller.
+
+Our tables, indexes and documents and our promises, none of our code. On SQLite another thread writes, as an
+event loop that must not wait for the disk needs it. On PostgreSQL a write is the statement that our writer
+sends, with the mark that tells its outcome after a broken link and the notification of other processes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import apsw
+import msgspec
+
+from bench import raw_postgres, raw_sqlite
+from bench.event import Event
+
+_DECODE, _ENCODE = msgspec.json.Decoder(Event).decode, msgspec.json.Encoder().encode
+_NAMES = ("_key", "_version", "kind", "received_ms", "subject", "_body")
+_PAGE = (
+    "SELECT _key, _version, _body, _patch FROM events WHERE kind = ?"
+    " ORDER BY received_ms DESC, _key DESC LIMIT 20"
+)
+# The declared indexes are partial on PostgreSQL and matched by their condition.
+_PAGE_POSTGRES = (
+    "SELECT _key, _version, _body, _patch FROM events WHERE kind = $1 AND _key <> '/events__kind_received_ms'"
+    ' ORDER BY received_ms DESC NULLS LAST, _key COLLATE "POSIX" DESC NULLS LAST LIMIT 20'
+)
+_READ = "SELECT _version, _body, _patch, rowid FROM events WHERE _key = ?"
+_UPDATE = "UPDATE events SET _version = ?, _body = ?, _patch = NULL WHERE rowid = ?"
+
+
+class FloorSqlite:
+    """Writes in another thread and reads in place."""
+
+    def __init__(self, writing: apsw.Connection, reading: apsw.Connection) -> None:
+        self._writing, self._reading = writing, reading
+        self._group = raw_sqlite.GroupCommit(writing)
+
+    async def create(self, event: Event) -> None:
+        await self._group.insert(event)
+
+    async def update(self, id: str, weight: float) -> None:
+        await self._group.do(partial(self._update, id, weight))
+
+    def _update(self, id: str, weight: float) -> None:
+        row = self._writing.execute(_READ, (id,)).fetchone()
+        assert row is not None
+        version, body, _, number = row
+        event = _DECODE(body)
+        event.weight = weight
+        self._writing.execute(_UPDATE, (version + 1, _ENCODE(event).decode(), number))
+
+    async def get(self, id: str) -> Event:
+        row = self._reading.execute(raw_sqlite.GET, (id,)).fetchone()
+        assert row is not None
+        return _DECODE(row[0])
+
+    async def page(self, kind: str) -> list[Event]:
+        return [_DECODE(body) for _, _, body, _ in self._reading.execute(_PAGE, (kind,))]
+
+    async def close(self) -> None:
+        self._group.close()
+        self._reading.close()
+
+
+class FloorPostgres:
+    """One connection."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._create = raw_postgres.MarkedStatement(Event, single=True)
+        self._update = raw_postgres.MarkedStatement(Event, "update", single=True)
+        assert self._create.names == _NAMES
+
+    async def create(self, event: Event) -> None:
+        await self._create.execute(self._link, *_row(event, 1))
+
+    async def update(self, id: str, weight: float) -> None:
+        _, version, body, _ = await self._link.fetchrow(self._update.get_sql, id)
+        event = _DECODE(body)
+        event.weight = weight
+        await self._update.execute(self._link, *_row(event, version + 1), version)
+
+    async def get(self, id: str) -> Event:
+        return _DECODE(await self._link.fetchval(raw_postgres.GET, id))
+
+    async def page(self, kind: str) -> list[Event]:
+        return [_DECODE(row[2]) for row in await self._link.fetch(_PAGE_POSTGRES, kind)]
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+def _row(event: Event, version: int) -> tuple[Any, ...]:
+    body = _ENCODE(event).decode()
+    return (event.id, version, event.kind, event.received_ms, event.subject, body)
+
+
+async def open_floor(url: str) -> FloorSqlite | FloorPostgres:
+    """The floor on a store that was made and filled by ours."""
+    if url.startswith("sqlite"):
+        return FloorSqlite(raw_sqlite.connect(url), raw_sqlite.connect(url))
+    return FloorPostgres(await raw_postgres.connect(url))
