@@ -12,11 +12,16 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import VersionConflictError
 from holdfast.kit.metering import METER_MODELS, Fact, Meter, Recorded, record_facts
-from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
-from holdfast.store import Increment, Store, check, create, patch
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
+from holdfast.store import Fence, Increment, Snapshot, Store, check, create, patch
 from holdfast.store.contract.models import ALL, Chore
+from holdfast.store.port import ClaimRequest
+from holdfast.store.postgres.engine import PostgresEngine
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
 from holdfast.store.postgres.writer import PostgresWriter
+from holdfast.testing import ManualClock
+from tests.kit.eventually import until
+from tests.kit.outbox_fixture import dispatching, endpoint_at, receiving, send
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CLASSES = [*ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
@@ -124,3 +129,74 @@ async def test_two_processes_that_count_in_one_document_lose_nothing(store: Stor
     assert found is not None
     assert found.doc.done == 120
     await other.close()
+
+
+@pytest.fixture
+async def still_store(postgres_url: str, clock: ManualClock) -> AsyncIterator[Store]:
+    """A store of an outbox whose clock stands still, so that nothing is polled."""
+    opened = await open_store(postgres_url, OUTBOX_MODELS.all, clock=clock)
+    await opened.migrate()
+    yield opened
+    await opened.close()
+
+
+async def test_what_a_dispatcher_sends_and_settles_itself_makes_it_claim_nothing(
+    still_store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    claim = PostgresEngine.claim
+
+    async def counted(self: PostgresEngine, request: ClaimRequest) -> list[Snapshot[Any]]:
+        sent.append(request.schema.name)
+        return await claim(self, request)
+
+    monkeypatch.setattr(PostgresEngine, "claim", counted)
+    async with receiving() as receiver, dispatching(still_store) as dispatcher:
+        endpoint = await endpoint_at(still_store, receiver.url())
+        outbox = Outbox(still_store, local_dispatcher=dispatcher)
+        await outbox.send(Event(id="first", type="thing.made", body=b"{}"), [endpoint])
+        await until(lambda: dispatcher.status().settled == 1)
+        before = len(sent)
+        for n in range(10):
+            await outbox.send(Event(id=f"e{n}", type="thing.made", body=b"{}"), [endpoint])
+            await until(lambda: dispatcher.status().settled == n + 2)  # noqa: B023 - awaited in the turn
+            await clock.advance(0.02)  # a claim would not have to wait; together less than between two polls
+        assert len(sent) == before
+        # What nobody holds is claimed at once.
+        await send(still_store, endpoint, "by-another")
+        await until(lambda: dispatcher.status().settled == 12)
+        assert len(sent) > before
+
+
+async def test_a_subscription_for_claims_hears_of_what_can_be_claimed(still_store: Store) -> None:
+    tenant, now = still_store.tenant("-"), still_store.clock.now()
+    every, claims = still_store.watch(Delivery), still_store.watch(Delivery, claims=True)
+
+    def delivery(id: str, **fields: Any) -> Delivery:
+        return Delivery(
+            id=id, event_id=id, endpoint_id="ep", event_type="thing.made", body=b"{}", occurred_at=now,
+            created_at=now, **fields,
+        )  # fmt: skip
+
+    held = delivery("held", status="sending", owner="me", fence=1, next_attempt_at=now)
+    await tenant.commit(create(held))
+    assert await every.wait(5)
+    assert not await claims.wait(0.01)
+    settled = {"status": "delivered", "next_attempt_at": None, "finished_at": now, "owner": None}
+    await tenant.commit(patch(Delivery, "held", changes=settled, expect=Fence(1)))
+    assert await every.wait(5)
+    assert not await claims.wait(0.01)
+    await tenant.commit(create(delivery("due", next_attempt_at=now)))
+    assert await claims.wait(5)
+    released = {"status": "pending", "next_attempt_at": now, "owner": None}
+    await tenant.commit(create(delivery("again", status="sending", owner="me", fence=1, next_attempt_at=now)))
+    assert not await claims.wait(0.01)
+    await tenant.commit(patch(Delivery, "again", changes=released, expect=Fence(1)))
+    assert await claims.wait(5)
+    # A commit of both kinds, and one that does not touch what a claim reads.
+    await tenant.commit(create(delivery("a", status="skipped")), create(delivery("b", next_attempt_at=now)))
+    assert await claims.wait(5)
+    await tenant.commit(patch(Delivery, "b", changes={"reason": "why not"}))
+    assert await claims.wait(5)
+    every.close()
+    claims.close()

@@ -74,7 +74,7 @@ class WorkerLoop(Generic[D]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then let what is under way finish; a cancelled loop cancels it."""
-        subscriptions = {self._store.watch(kind): notify for kind, notify in self._subscribed().items()}
+        subscriptions = {self._watch(kind): notify for kind, notify in self._subscribed().items()}
         listeners = [asyncio.create_task(_listen(*pair)) for pair in subscriptions.items()]
         listeners.append(asyncio.create_task(self._wake_on(stop)))
         try:
@@ -118,6 +118,9 @@ class WorkerLoop(Generic[D]):
 
     def _subscribed(self) -> Mapping[type[Document], Callable[[], None]]:
         return {self._kind: self._wake.set}
+
+    def _watch(self, kind: type[Document]) -> Subscription:
+        return self._store.watch(kind)
 
     async def _step(self) -> float:
         """Claim and start what there is room for; return the seconds in which nothing new can come due."""

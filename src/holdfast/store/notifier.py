@@ -11,10 +11,15 @@ from holdfast.model.schema import Schema
 
 
 class CommitSubscription:
-    """Wakes one waiting task after commits to its collections. A hint: it may wake it once too often."""
+    """Wakes one waiting task after commits to its collections. A hint: it may wake it once too often.
 
-    def __init__(self, schemas: frozenset[Schema[Any]], notifier: CommitNotifier) -> None:
-        self.schemas = schemas
+    With `claims`, a commit that is known to leave nothing to claim does not wake it.
+    """
+
+    def __init__(
+        self, schemas: frozenset[Schema[Any]], notifier: CommitNotifier, *, claims: bool = False
+    ) -> None:
+        self.schemas, self.claims = schemas, claims
         self._notifier = notifier
         self._notified = asyncio.Event()
 
@@ -42,8 +47,8 @@ class CommitNotifier(ABC):
     def __init__(self) -> None:
         self._subscriptions: set[CommitSubscription] = set()
 
-    def subscribe(self, schemas: Iterable[Schema[Any]]) -> CommitSubscription:
-        subscription = CommitSubscription(frozenset(schemas), self)
+    def subscribe(self, schemas: Iterable[Schema[Any]], *, claims: bool = False) -> CommitSubscription:
+        subscription = CommitSubscription(frozenset(schemas), self, claims=claims)
         self._subscriptions.add(subscription)
         self.listen()
         return subscription
@@ -51,10 +56,11 @@ class CommitNotifier(ABC):
     def unsubscribe(self, subscription: CommitSubscription) -> None:
         self._subscriptions.discard(subscription)
 
-    def notify(self, schemas: Set[Schema[Any]]) -> None:
-        """Wake the subscriptions to any of these collections."""
+    def notify(self, schemas: Set[Schema[Any]], *, unclaimable: Set[Schema[Any]] = frozenset()) -> None:
+        """Wake the subscriptions to any of these collections; nothing is to be claimed in `unclaimable`."""
         for subscription in self._subscriptions:
-            if not subscription.schemas.isdisjoint(schemas):
+            touched = schemas - unclaimable if subscription.claims else schemas
+            if not subscription.schemas.isdisjoint(touched):
                 subscription.notify()
 
     def notify_all(self) -> None:

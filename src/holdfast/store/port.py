@@ -147,8 +147,11 @@ class Engine(Protocol):
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         """Count the documents of all tenants that are due by then, up to `limit`."""
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        """Subscribe to commits to these collections, in this process and, where able, in others."""
+    def watch(self, schemas: Sequence[Schema[Any]], *, claims: bool = False) -> Subscription:
+        """Subscribe to commits to these collections, in this process and, where able, in others.
+
+        With `claims`, an engine may leave out commits after which nothing is to be claimed.
+        """
 
     async def now_us(self, local_us: int) -> int:
         """The engine's own time, in microseconds since 1970: the same for every process that asks.

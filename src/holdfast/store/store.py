@@ -359,9 +359,12 @@ class Store:
             query = query.across_parents()
         return query
 
-    def watch(self, *classes: type[Document]) -> Subscription:
-        """Subscribe to commits to these collections: wait on it instead of polling."""
-        return self.engine.watch([self._schema(cls, read=False) for cls in classes])
+    def watch(self, *classes: type[Document], claims: bool = False) -> Subscription:
+        """Subscribe to commits to these collections: wait on it instead of polling.
+
+        `claims` is for those who wait for something to claim: other commits need not wake them.
+        """
+        return self.engine.watch([self._schema(cls, read=False) for cls in classes], claims=claims)
 
     async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         """Bring the store to what the classes declare; return the steps. What is not declared stays."""

@@ -30,7 +30,7 @@ from holdfast.kit.outbox.settler import Settler
 from holdfast.kit.worker_loop import WorkerLoop, cancel_all
 from holdfast.model import Document
 from holdfast.net import ConnectionShares, Sender
-from holdfast.store import Store
+from holdfast.store import Store, Subscription
 
 # While this many sends are in flight, what is new is claimed only so often: many at once cost little more
 # than one. With fewer in flight, the wait is shorter in proportion.
@@ -157,6 +157,10 @@ class Dispatcher(WorkerLoop[Delivery]):
             self._models.delivery: self._deliveries_changed,
             self._models.endpoint: self._endpoints_changed,
         }
+
+    def _watch(self, kind: type[Document]) -> Subscription:
+        # What it hands over, settles and retries itself needs no claim that finds nothing.
+        return self._store.watch(kind, claims=kind is self._models.delivery)
 
     def _deliveries_changed(self) -> None:
         # Where a claim is wanted already, the loop waits no longer than until it may be made.

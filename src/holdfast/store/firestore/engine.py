@@ -98,8 +98,8 @@ class FirestoreEngine:
         with self._gate.entered():
             return await self._claimer.count_due(schema, now_us=now_us, limit=limit)
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> CommitSubscription:
-        return self._notifier.subscribe(schemas)
+    def watch(self, schemas: Sequence[Schema[Any]], *, claims: bool = False) -> CommitSubscription:
+        return self._notifier.subscribe(schemas, claims=claims)
 
     @property
     def problem(self) -> str | None:

@@ -79,6 +79,7 @@ class Batch:
         self._patches: dict[tuple[PatchGroup, bool], TableChange] = {}
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
+        self.unclaimable: set[Schema[Any]] = set()  # touched, and left with nothing new to claim
         self.unpatched: set[int] = set()  # commits whose fenced patch found its conditions unmet
 
     def add_rows(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
@@ -191,7 +192,17 @@ class Batch:
         independent = [*self._creates.values(), *self._patches.values()]
         for change in independent:
             change.rows.sort(key=_KEY_OF_ROW)
-        return [*(groups[name] for name in sorted(groups)), *independent]
+        changes = [*(groups[name] for name in sorted(groups)), *independent]
+        self.unclaimable = {schema for schema in self.touched if not self._leaves_claimable(schema, changes)}
+        return changes
+
+    def _leaves_claimable(self, schema: Schema[Any], changes: Iterable[TableChange]) -> bool:
+        if schema.claim is None:
+            return True
+        mapping = self._mappings[schema]
+        due, owner = mapping.claim_columns[0].stored, schema.claim.owner
+        held_by = None if owner is None else schema.fields[owner].encode_name
+        return any(c.leaves_claimable(due, held_by) for c in changes if c.table == mapping.table)
 
     def _group_bulk(self, groups: Groups, bulk: BulkWrites, version: int) -> None:
         for schema, counted, writes in bulk.groups():

@@ -80,7 +80,7 @@ class PostgresEngine(SqlEngine[PostgresTable]):
     def _start_writers(self) -> None:
         for _ in range(self._pool.address.writers):
             writer = PostgresWriter(
-                self._pool, self._mappings, queue=self._queue, notify=self._notifier.notify, name=self._name
+                self._pool, self._mappings, queue=self._queue, notifier=self._notifier, name=self._name
             )
             self._writers.append(asyncio.get_running_loop().create_task(writer.run()))
 

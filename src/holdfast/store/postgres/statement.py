@@ -93,6 +93,16 @@ class TableChange:
         self.rows: list[tuple[Any, ...]] = []
         self.owners: dict[str, int] = {}  # the commit that succeeds or fails with this key's row
 
+    def leaves_claimable(self, due: str, owner: str | None) -> bool:
+        """Whether a row is, or may be, due at some time and held by nobody."""
+        if self.verb == "delete":
+            return False
+        if due not in self.names:
+            return True
+        due_at = self.names.index(due)
+        owner_at = self.names.index(owner) if owner in self.names else None
+        return any(row[due_at] is not None and (owner_at is None or not row[owner_at]) for row in self.rows)
+
 
 class RowSource:
     """The rows of a change as its statement reads them: arrays by column, or the values of a single row.

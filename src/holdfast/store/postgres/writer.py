@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -18,6 +18,7 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
@@ -36,8 +37,6 @@ WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_PER_BLOCK = 8_192
 MARKS_MAX = 256
 LOCKED_BATCHES = 50  # after a conflict: others write the same documents
-
-Notify = Callable[[set[Schema[Any]]], None]
 
 
 class _CommitRequest:
@@ -106,11 +105,11 @@ class PostgresWriter:
         mappings: Mapping[Schema[Any], PostgresTable],
         *,
         queue: CommitQueue,
-        notify: Notify,
+        notifier: CommitNotifier,
         name: str,
     ) -> None:
         self._pool, self._mappings, self._queue = pool, mappings, queue
-        self._notify, self._name = notify, name
+        self._notifier, self._name = notifier, name
         self._connection: PgConnection | None = None
         self._version = self._version_end = 0
         self._applied: list[int] = []
@@ -205,7 +204,7 @@ class PostgresWriter:
 
         await (self._pool.transact(connection, act) if locked else self._pool.pinned(connection, act))
         self._locked_batches -= self._locked_batches > 0
-        self._notify(work.touched)
+        self._notifier.notify(work.touched, unclaimable=work.unclaimable)
 
     async def _apply(
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int
@@ -241,7 +240,7 @@ class PostgresWriter:
             for entry in lost:
                 position, _, key = entry.partition(":")
                 work.lose(changes[int(position)], key, commits)
-            self._notify(work.touched)
+            self._notifier.notify(work.touched, unclaimable=work.unclaimable)
             return True
 
     async def _connect(self) -> PgConnection:

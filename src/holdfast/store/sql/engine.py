@@ -100,8 +100,8 @@ class SqlEngine(ABC, Generic[M]):
     async def undeployed(self, *, confirm: bool = False) -> list[str]:
         return []
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> CommitSubscription:
-        return self._commits.subscribe(schemas)
+    def watch(self, schemas: Sequence[Schema[Any]], *, claims: bool = False) -> CommitSubscription:
+        return self._commits.subscribe(schemas, claims=claims)
 
 
 def _unbinder(
