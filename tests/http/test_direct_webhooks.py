@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import os
 import random
 import re
@@ -201,16 +202,41 @@ async def test_a_message_whose_sender_hung_up_is_not_stored(tmp_path: Path, sent
             assert [one["bodyBytes"] for one in await _documents(bed)] == [5]
 
 
-async def test_an_idle_connection_is_closed_by_the_tick(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, connect = set[SlowClientProtocol](), SlowClientProtocol.connection_made
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> set[SlowClientProtocol]:
+    """The connections that were made."""
+    found, connect = set[SlowClientProtocol](), SlowClientProtocol.connection_made
 
     def connection_made(self: SlowClientProtocol, transport: asyncio.Transport) -> None:
-        made.add(self)
+        found.add(self)
         connect(self, transport)
 
     monkeypatch.setattr(SlowClientProtocol, "connection_made", connection_made)
+    return found
+
+
+async def test_each_answer_has_the_headers_that_the_server_has_by_then(
+    tmp_path: Path, made: set[SlowClientProtocol]
+) -> None:
+    async with serving(tmp_path) as bed:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+        answers = []
+        for number in range(4):
+            writer.write(_request(name=f"m{number}"))
+            async with asyncio.timeout(30):
+                answers.append(await reader.readuntil(b'kept"}'))
+            (connection,) = made
+            # Its own, which the server's tick does not replace.
+            connection.server_state = copy.copy(connection.server_state)
+            connection.server_state.default_headers = [(b"date", b"day %d" % (number // 2))]
+        writer.close()
+        assert [b"date: day 0\r\n" in one for one in answers] == [False, True, True, False]
+        assert b"date: day 1\r\n" in answers[3]
+
+
+async def test_an_idle_connection_is_closed_by_the_tick(
+    tmp_path: Path, made: set[SlowClientProtocol]
+) -> None:
     async with serving(tmp_path) as bed:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
         writer.write(_request(name="one"))

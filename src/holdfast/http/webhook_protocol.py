@@ -54,6 +54,8 @@ class WebhookProtocol(SlowClientProtocol):
     """A connection of the server; `AsgiApp.direct_webhooks` says which requests need no ASGI."""
 
     cycle: Any
+    _usual_headers: RawHeaders | None = None
+    _usual_lines = b""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -115,14 +117,22 @@ class WebhookProtocol(SlowClientProtocol):
             self._write(cycle, response)
 
     def _write(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
-        lines = [b"%b: %b\r\n" % pair for pair in (*self.server_state.default_headers, *response.headers)]
+        usual = self.server_state.default_headers
+        if usual is not self._usual_headers:
+            # The server makes a new list when the date changes, once a second.
+            self._usual_headers, self._usual_lines = usual, _lines(usual)
+        lines = self._usual_lines + _lines(response.headers) if response.headers else self._usual_lines
         if not cycle.keep_alive:
-            lines.append(b"connection: close\r\n")
+            lines += b"connection: close\r\n"
         self.transport.write(
             b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (STATUS_LINE[response.status], len(response.body), b"".join(lines), response.body)
+            % (STATUS_LINE[response.status], len(response.body), lines, response.body)
         )
         cycle.response_complete = True
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+
+def _lines(headers: RawHeaders) -> bytes:
+    return b"".join([b"%b: %b\r\n" % pair for pair in headers])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,7 @@ REPLAYABLE: Final = ("done", "parked", "ignored")
 _SEGMENT_BYTES_MAX: Final = 300
 # A header named with one of these words holds a credential, whoever sent it: it is never stored.
 _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
+_NAMES_MAX: Final = 1_000
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +84,16 @@ class Inbox:
         self._clock = store.clock
         self.local_worker = local_worker
 
-    async def receive(
+    def receive(
         self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
-    ) -> Receipt:
+    ) -> Coroutine[Any, Any, Receipt]:
         """Verify and store a message; the same one again is a duplicate, not an error."""
-        if not tracing.on:
-            return await self._receive(source, headers, body, trace)
+        receive = self._receive_traced if tracing.on else self._receive
+        return receive(source, headers, body, trace)
+
+    async def _receive_traced(
+        self, source: Source, headers: Mapping[str, str], body: bytes, trace: str
+    ) -> Receipt:
         parent = trace or headers.get(tracing.HEADER, "")
         with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
@@ -206,7 +211,8 @@ def _item(
 ) -> InboxItem:
     if not verified.message_id:
         raise BadQueryError("the verifier returned no message id")
-    stored = {k: v for k, v in headers.items() if _is_stored(k, source.keep_headers)}
+    is_stored = _stored_headers(source.keep_headers)
+    stored = {name: value for name, value in headers.items() if is_stored[name]}
     return InboxItem(
         tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id),
         received_at=now, headers=stored, queue=_queue_of(source, verified),
@@ -223,11 +229,22 @@ def _queue_of(source: Source, verified: Verified) -> str:
     return id_segment(f"{source.name}:{verified.order_key}")
 
 
-@lru_cache(maxsize=1_000)
-def _is_stored(name: str, named: tuple[str, ...]) -> bool:
-    if any(word in name for word in _SECRET_WORDS):
-        return False
-    return name in named or name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
+class _StoredHeaders(dict[str, bool]):
+    """Whether a header is stored, by its name; each of the usual names is judged once."""
+
+    def __init__(self, named: tuple[str, ...]) -> None:
+        self._named = named
+
+    def __missing__(self, name: str) -> bool:
+        secret = any(word in name for word in _SECRET_WORDS)
+        usual = name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
+        judged = not secret and (usual or name in self._named)
+        if len(self) < _NAMES_MAX:
+            self[name] = judged
+        return judged
+
+
+_stored_headers: Final = lru_cache(maxsize=1_000)(_StoredHeaders)
 
 
 def id_segment(name: str) -> str:
