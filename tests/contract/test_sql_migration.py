@@ -150,7 +150,7 @@ async def test_a_release_with_a_full_index_for_its_retention_works_beside_one_wi
     await older.commit(*(create(OlderErrand(id=id, finished_at=PAST)) for id in "ab"))
     newer = await open_store(url, [FinishedErrand])
     assert await newer.migrate(MigrationRequest(other_releases=True)) == [
-        "create index errands__finished_at_sparse"
+        "create index errands__finished_at_with_finished_at"
     ]
     assert await newer.diff() == []
     await newer.commit(create(FinishedErrand(id="c", finished_at=PAST)), create(FinishedErrand(id="d")))

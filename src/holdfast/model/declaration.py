@@ -101,26 +101,29 @@ class FieldResolver:
 
     def indexes(self) -> tuple[ResolvedIndex, ...]:
         unique = dict.fromkeys(self._normalized(index) for index in self._declared.indexes)
-        found = [self._resolve(index) for index in unique]
         if self._declared.retention:
             wanted = self._retention_index(self._declared.retention)
             if not any(_finds_as(index, wanted) for index in unique):
-                found.append(self._resolve(wanted, for_retention=True))
-        return tuple(found)
+                unique[wanted] = None
+        return tuple(self._resolve(index) for index in unique)
 
     def _retention_index(self, retention: Retention) -> Index:
+        """Return the index that finds what is past its retention; what has no end yet costs no entry."""
+        names = (*sorted(retention.when), retention.field)
+        *_, end = [self.column(name) for name in names]
         across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
-        return self._normalized(Index(*sorted(retention.when), retention.field, across=across))
+        sparse = retention.field if end.nullable and end.kind != "open" else ""
+        return self._normalized(Index(*names, across=across, sparse=sparse))
 
     def _normalized(self, index: Index) -> Index:
         """Drop an `across` without effect, so that equal indexes are one."""
         if index.across == "tenants" and self.tenant is None:
-            return self._normalized(Index(*index.fields, across="parents"))
+            return self._normalized(Index(*index.fields, across="parents", sparse=index.sparse))
         if index.across == "parents" and (not self.path.nested or self.tenant_is_parent):
-            return Index(*index.fields)
+            return Index(*index.fields, sparse=index.sparse)
         return index
 
-    def _resolve(self, index: Index, *, for_retention: bool = False) -> ResolvedIndex:
+    def _resolve(self, index: Index) -> ResolvedIndex:
         fields = []
         for word in index.fields:
             column = self.column(word.lstrip("-").removesuffix("[]"))
@@ -132,10 +135,13 @@ class FieldResolver:
             fields.append(IndexField(column, word.startswith("-"), member))
         parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
         suffix = "" if index.across == "nothing" else f"_across_{index.across}"
-        # What has no end yet is not looked for, and then costs no entry. It has a name of its own, because
-        # processes of releases in which such an index was complete still use that one.
-        sparse = for_retention and fields[-1].column.nullable and fields[-1].column.kind != "open"
-        name = "_".join(parts).replace(".", "_") + suffix + ("_sparse" if sparse else "")
+        sparse = self.column(index.sparse) if index.sparse else None
+        if sparse is not None:
+            if sparse.kind == "open" or any(field.member for field in fields):
+                raise DeclarationError(f"{self._where}: {index}: sparse is for a field of one type, no lists")
+            # A name of its own: processes of releases in which it was complete still use that one.
+            suffix += f"_with_{sparse.stored}"
+        name = "_".join(parts).replace(".", "_") + suffix
         return ResolvedIndex(name, tuple(fields), index.across, index, sparse)
 
     def claim_columns(self) -> tuple[Column, ...]:
@@ -169,4 +175,5 @@ class FieldResolver:
 def _finds_as(index: Index, wanted: Index) -> bool:
     """Whether an index serves a retention's query: equalities in any order, its field in any direction."""
     names, asked = ([word.lstrip("-") for word in one.fields] for one in (index, wanted))
-    return index.across == wanted.across and names[-1:] == asked[-1:] and set(names[:-1]) == set(asked[:-1])
+    same = names[-1:] == asked[-1:] and set(names[:-1]) == set(asked[:-1])
+    return same and index.across == wanted.across and index.sparse in ("", asked[-1])

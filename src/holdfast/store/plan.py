@@ -97,6 +97,8 @@ def resolve(
     equals, member, bounds = _operands(query, _filter_columns(schema, filters))
     summed = None if aggregate is None else aggregate.field
     shape = _shape(schema, filters, query.order, summed=summed, across=across)
+    if shape.index is not None and shape.index.sparse is not None:
+        _check_sparse(shape.index, equals)
     return QueryPlan(
         schema=schema, shape=shape, tenant=tenant if schema.tenant else None,
         parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
@@ -302,7 +304,7 @@ def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
 def _serves(index: ResolvedIndex, wanted: _IndexShape, schema: Schema[Any]) -> bool:
     if index.across != wanted.across and not _same_width(schema, index.across, wanted.across):
         return False
-    if index.sparse and index.fields[-1].column.path not in wanted.bounded:
+    if index.sparse is not None and not _excludes_empty(index.sparse, wanted):
         return False
     head = len(wanted.equals) + (1 if wanted.member else 0)
     front, rest = index.fields[:head], index.fields[head:]
@@ -315,6 +317,21 @@ def _serves(index: ResolvedIndex, wanted: _IndexShape, schema: Schema[Any]) -> b
         return False
     reversed_terms = {f.descending != t.descending for f, t in zip(rest, wanted.order, strict=True)}
     return len(reversed_terms) <= 1
+
+
+def _excludes_empty(column: Column, wanted: _IndexShape) -> bool:
+    """Whether the filters can exclude what a sparse index leaves out; with == that depends on the value."""
+    return column.path in wanted.equals or (column.path in wanted.bounded and column.kind != "text")
+
+
+def _check_sparse(index: ResolvedIndex, equals: tuple[tuple[Column, tuple[Any, ...]], ...]) -> None:
+    for column, values in equals:
+        if column is index.sparse and any(map(index.leaves_out, values)):
+            raise UnindexedQueryError(
+                f"{index.declared} leaves out documents without {column.path}; to find them, declare it "
+                "without sparse",
+                column.path,
+            )
 
 
 def _same_width(schema: Schema[Any], declared: Across, asked: Across) -> bool:

@@ -71,7 +71,7 @@ def _chunks_of_item(item: InboxItem) -> Iterator[tuple[type[Document], str]]:
         Index("status", "-received_at"),
         Index("source", "status", "-received_at"),
         Index("status", "-received_at", across="tenants"),
-        Index("queue", "status", "turn", across="tenants"),
+        Index("queue", "status", "turn", across="tenants", sparse="queue"),
     ],
     lifecycle=Lifecycle(
         "status",

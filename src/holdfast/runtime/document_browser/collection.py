@@ -171,7 +171,7 @@ class Collection:
         return BrowseIndex(name=index.name, label=said, parents=parents, filters=given, index=index)
 
     def _serves(self, index: ResolvedIndex) -> bool:
-        if index.sparse:
+        if index.sparse is not None:
             return False  # it would leave documents out
         if not self._wide:
             return index.across != "tenants"

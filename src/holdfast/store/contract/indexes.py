@@ -10,8 +10,9 @@ import pytest
 
 from holdfast.errors import UnindexedQueryError
 from holdfast.model import Document, Index, document
-from holdfast.store.commit import create
+from holdfast.store.commit import create, patch
 from holdfast.store.contract.harness import EngineHarness
+from holdfast.store.contract.models import Errand
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 
@@ -105,6 +106,26 @@ class IndexContract:
             for query in refused:
                 await _refused(store, query, privileged=False)
             await _refused(store, Query(cls).order_by("a", "-b"), privileged=True)
+
+    async def test_a_sparse_index_finds_all_but_what_it_leaves_out(self, store: Store) -> None:
+        tenant, queued = store.tenant("t"), Query(Errand).where("queue", "==", "q").order_by("turn")
+        await tenant.commit(*(create(Errand(id=f"{n}", tenant_id="t", queue="q", turn=n)) for n in range(3)))
+        await tenant.commit(create(Errand(id="alone", tenant_id="t")))
+        await tenant.commit(patch(Errand, "1", changes={"queue": ""}))
+        await tenant.commit(patch(Errand, "alone", changes={"queue": "q", "turn": 7}))
+        assert [one.doc.id async for one in tenant.scan(queued.limit(1))] == ["0", "2", "alone"]
+        either = Query(Errand).where("queue", "in", ["q", "r"]).order_by("-turn")
+        assert [one.id for one in (await tenant.query(either)).docs] == ["alone", "2", "0"]
+        assert await tenant.sum(Query(Errand).where("queue", "==", "q"), "turn") == 9
+        refused = [
+            Query(Errand).where("queue", "==", "").order_by("turn"),
+            Query(Errand).where("queue", "in", ["q", ""]).order_by("turn"),
+            Query(Errand).where("queue", "!=", "q").order_by("queue", "turn"),
+            Query(Errand).order_by("queue", "turn"),
+        ]
+        for query in refused:
+            with pytest.raises(UnindexedQueryError):
+                await tenant.query(query)
 
     async def test_a_sum_needs_its_field_in_the_index(self, harness: EngineHarness) -> None:
         cls = _bare("plain/{id}", Index("b"), Index("b", "a"))

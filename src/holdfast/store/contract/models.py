@@ -180,15 +180,18 @@ class Visit(Document):
 @document(
     "errands/{id}",
     tenant="tenant_id",
+    indexes=[Index("queue", "turn", sparse="queue")],
     retention=Retention("finished_at", after_s=60, when={"state": "done"}),
 )
 class Errand(Document, rename="camel"):
-    """Expires by a time that it has only once it is finished."""
+    """Expires by a time that it has only once it is finished, and is not always in a queue."""
 
     id: str
     tenant_id: str
     state: Literal["open", "done"] = "open"
     finished_at: datetime | None = None
+    queue: str = ""
+    turn: int = 0
 
 
 @document(

@@ -110,9 +110,10 @@ def _indexes(
 def index_condition(index: ResolvedIndex, name: str, *, dialect: Dialect, alias: str = "") -> str:
     """Return the condition on the rows of a declared index, which its queries repeat; empty for all rows."""
     mark = dialect.mark(f"{alias}{quote(KEY)}", name)
-    if not index.sparse:
+    if index.sparse is None:
         return mark
-    return _joined(f"{alias}{quote(index.fields[-1].column.stored)} IS NOT NULL", mark)
+    column = f"{alias}{quote(index.sparse.stored)}"
+    return _joined(f"{column} <> ''" if index.sparse.kind == "text" else f"{column} IS NOT NULL", mark)
 
 
 def _joined(condition: str, mark: str) -> str:
