@@ -41,14 +41,11 @@ from holdfast.worker import freeze_gc
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
 ENDLESS = 1_000_000
-_COLUMNS = (
-    '_key, _version, "tenantId", status, "receivedAt", source, queue, turn, "dueAt", fence, owner, lane, '
-    "_body"
-)
-_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_COLUMNS = '_key, _version, "tenantId", status, "receivedAt", queue, turn, "dueAt", fence, owner, lane, _body'
+_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 12)})"
 _TYPES = (
-    "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "bigint",
-    "text", "text", "json",
+    "text", "bigint", "text", "text", "timestamptz", "text", "bigint", "timestamptz", "bigint", "text",
+    "text", "json",
 )  # fmt: skip
 _POSTGRES = (
     f"INSERT INTO holdfast_inbox ({_COLUMNS}) SELECT * FROM unnest("
@@ -91,7 +88,7 @@ async def _keep_by_hand(url: str) -> Keep:
         at = stamp(item.received_at)
         body = msgspec.json.encode(item).decode()
         await group.put((
-            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, at, 0, "", item.lane, body,
+            item.id, 1, item.tenant_id, item.status, at, "", 0, at, 0, "", item.lane, body,
         ))  # fmt: skip
 
     return keep
