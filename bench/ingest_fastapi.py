@@ -29,7 +29,6 @@ class Item(Table):
     __tablename__ = "inbox"
     __table_args__ = (
         Index("by_status", "tenant_id", "status", "received_at"),
-        Index("by_source", "tenant_id", "source", "status", "received_at"),
         Index("by_status_of_all", "status", "received_at"),
         Index("by_queue", "queue", "status", "turn"),
         Index("due", "due_at"),

@@ -42,12 +42,12 @@ SECRET = "a secret of the two"
 PATH = "/bench/webhook"
 ENDLESS = 1_000_000
 _COLUMNS = (
-    "_key", "_version", "tenantId", "status", "receivedAt", "source", "queue", "turn", "finishedAt", "lane",
-    "dueAt", "fence", "owner", "_body",
+    "_key", "_version", "tenantId", "finishedAt", "status", "receivedAt", "queue", "turn", "lane", "dueAt",
+    "fence", "owner", "_body",
 )  # fmt: skip
 _TYPES = (
-    "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "text",
-    "timestamptz", "bigint", "text", "json",
+    "text", "bigint", "text", "timestamptz", "text", "timestamptz", "text", "bigint", "text", "timestamptz",
+    "bigint", "text", "json",
 )  # fmt: skip
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _SQLITE = f"INSERT INTO holdfast_inbox ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -89,7 +89,7 @@ async def _our_table(url: str, *, marked: bool) -> Keep:
         )  # fmt: skip
         at = stamp(now)
         await group.put((
-            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, None, item.lane, at, 0, "",
+            item.id, 1, item.tenant_id, None, item.status, at, "", 0, item.lane, at, 0, "",
             msgspec.json.encode(item).decode(),
         ))  # fmt: skip
 

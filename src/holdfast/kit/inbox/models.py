@@ -69,7 +69,6 @@ def _chunks_of_item(item: InboxItem) -> Iterator[tuple[type[Document], str]]:
     tenant="tenant_id",
     indexes=[
         Index("status", "-received_at"),
-        Index("source", "status", "-received_at"),
         Index("status", "-received_at", across="tenants"),
         Index("queue", "status", "turn", across="tenants", sparse="queue"),
     ],
