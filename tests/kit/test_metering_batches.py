@@ -30,7 +30,7 @@ from holdfast.kit.metering import (
     record_facts,
 )
 from holdfast.kit.metering.metric_sums import add_upsert
-from holdfast.kit.metering.models import event_id
+from holdfast.kit.metering.models import event_id, fact_id
 from holdfast.model import CompositeId, Document, Index, document, schema_of
 from holdfast.store import Store, Write, create
 from holdfast.store.port import MigrationRequest
@@ -141,7 +141,7 @@ def test_the_id_that_is_looked_up_is_the_id_of_the_event(tenant_id: str, name: s
         event = Fact(tenant_id=tenant_id, name=name, metrics={}, at=NOON).event(METER_MODELS)
     except InvalidError:
         return
-    assert event_id(tenant_id, name) == event.key
+    assert event_id(tenant_id, fact_id(name)) == event.key
 
 
 def test_equal_additions_to_a_sum_are_made_once_and_only_of_whole_numbers() -> None:
