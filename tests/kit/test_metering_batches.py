@@ -26,12 +26,13 @@ from holdfast.kit.metering import (
     UsageEventFields,
     UsageSum,
     UsageSumFields,
+    batch,
     record_facts,
 )
 from holdfast.kit.metering.metric_sums import add_upsert
-from holdfast.kit.metering.models import event_id
+from holdfast.kit.metering.models import event_id, fact_id
 from holdfast.model import CompositeId, Document, Index, document, schema_of
-from holdfast.store import Store, Write
+from holdfast.store import Store, Write, create
 from holdfast.store.port import MigrationRequest
 
 DOCUMENTS: list[type[Document]] = [UsageEvent, UsageSum, Allowance]
@@ -110,6 +111,26 @@ async def test_a_refused_fact_keeps_all_from_being_counted_and_leaves_no_read_be
     assert await record_facts(everyone, facts) == Recorded(150, 0)
 
 
+async def test_facts_are_looked_up_once_and_before_their_events_are_made(
+    kit_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    get_many = Store.get_many
+
+    async def noted_read(self: Store, cls: type[Any], ids: Any) -> Any:
+        order.append("read")
+        return await get_many(self, cls, ids)
+
+    def noted_create(event: Document) -> Write:
+        order.append("create")
+        return create(event)
+
+    monkeypatch.setattr(Store, "get_many", noted_read)
+    monkeypatch.setattr(batch, "create", noted_create)
+    assert await record_facts(kit_store.privileged(), [_fact(n) for n in range(5)]) == Recorded(5, 0)
+    assert order == ["read", *["create"] * 5]
+
+
 async def test_recording_nothing_asks_nothing(kit_store: Store) -> None:
     assert await record_facts(kit_store.privileged(), []) == Recorded(0, 0)
 
@@ -120,7 +141,7 @@ def test_the_id_that_is_looked_up_is_the_id_of_the_event(tenant_id: str, name: s
         event = Fact(tenant_id=tenant_id, name=name, metrics={}, at=NOON).event(METER_MODELS)
     except InvalidError:
         return
-    assert event_id(tenant_id, name) == event.key
+    assert event_id(tenant_id, fact_id(name)) == event.key
 
 
 def test_equal_additions_to_a_sum_are_made_once_and_only_of_whole_numbers() -> None:

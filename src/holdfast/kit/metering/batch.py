@@ -37,7 +37,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     def event(self, models: MeterModels) -> Write:
         """The creation of its ledger event."""
-        return LedgerEntry.of(self, models).event
+        return make_entry(self, models, fact_id(self.name)).event
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
@@ -47,15 +47,16 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
     day: str
     event: Write
 
-    @classmethod
-    def of(cls, fact: Fact, models: MeterModels) -> LedgerEntry:
-        at = fact.at.astimezone(UTC)
-        day = at.date().isoformat()
-        event = models.event(
-            tenant_id=fact.tenant_id, fact=fact_id(fact.name), at=at, month=day[:7], kind=fact.kind,
-            metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
-        )  # fmt: skip
-        return cls(fact, day, create(event))
+
+def make_entry(fact: Fact, models: MeterModels, key: str) -> LedgerEntry:
+    """Make the ledger event of a fact; `key` is its `fact_id`."""
+    at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
+    day = at.date().isoformat()
+    event = models.event(
+        tenant_id=fact.tenant_id, fact=key, at=at, month=day[:7], kind=fact.kind,
+        metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
+    )  # fmt: skip
+    return LedgerEntry(fact, day, create(event))
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -79,9 +80,10 @@ async def record_facts(
     if not given:
         return Recorded(0, 0)
     batch = _Batch(store, models)
-    ids = list(dict.fromkeys([event_id(fact.tenant_id, fact.name) for fact in given]))
+    keyed = [(fact, fact_id(fact.name)) for fact in given]
+    ids = list(dict.fromkeys([event_id(fact.tenant_id, key) for fact, key in keyed]))
     first = asyncio.ensure_future(batch.stored(ids[:FACTS_PER_COMMIT]))
-    entries = await _make_entries(given, models, reading=first)
+    entries = await _make_entries(keyed, models, reading=first)
     counted = 0
     for start in range(0, len(entries), FACTS_PER_COMMIT):
         some = entries[start : start + FACTS_PER_COMMIT]
@@ -90,13 +92,13 @@ async def record_facts(
 
 
 async def _make_entries(
-    facts: Iterable[Fact], models: MeterModels, *, reading: asyncio.Future[set[str]]
+    facts: Iterable[tuple[Fact, str]], models: MeterModels, *, reading: asyncio.Future[set[str]]
 ) -> list[LedgerEntry]:
     """Make the entries of distinct facts while a server looks the first of them up."""
     try:
         for _ in range(2):  # one turn of the loop to make the request, one to send it
             await asyncio.sleep(0)
-        made = [LedgerEntry.of(fact, models) for fact in facts]
+        made = [make_entry(fact, models, key) for fact, key in facts]
     except BaseException as fault:
         # A fact that is refused waits for the read: cancelled, it would cost a connection.
         if not isinstance(fault, Exception):

@@ -214,8 +214,8 @@ def fact_id(fact: str) -> str:
 
 
 def event_id(tenant_id: str, fact: str) -> str:
-    """The id that the ledger event of a tenant's fact gets."""
-    return f"{tenant_id}{EVENT_ID.separator}{fact_id(fact)}"
+    """The id that the ledger event of a tenant gets; `fact` is a `fact_id`."""
+    return f"{tenant_id}{EVENT_ID.separator}{fact}"
 
 
 METER_MODELS: Final = MeterModels()

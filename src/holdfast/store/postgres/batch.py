@@ -208,7 +208,7 @@ class Batch:
         for schema, counted, writes in bulk.groups():
             mapping = self._mappings[schema]
             change = _group(groups, "insert", mapping, counted=counted)
-            change.rows += [mapping.row(w.prepared, version) for w in writes if w.prepared is not None]
+            change.rows += mapping.rows([w.prepared for w in writes if w.prepared is not None], version)
             change.rows.sort(key=_KEY_OF_ROW)
 
     def _change(

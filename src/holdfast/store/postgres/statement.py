@@ -7,7 +7,7 @@ never can be (its own mark would clash); if not, it was applied, and `lost` name
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.model.columns import Column
@@ -57,6 +57,13 @@ class PostgresTable(TableMapping):
         if self._nested:
             return (prepared.key, version, parent_of(prepared.key), *values, prepared.body)
         return (prepared.key, version, *values, prepared.body)
+
+    def rows(self, documents: Iterable[Prepared], version: int) -> list[tuple[Any, ...]]:
+        """Return the rows of many documents of one version."""
+        if self._nested:
+            return [self.row(one, version) for one in documents]
+        choose = self.choose
+        return [(one.key, version, *choose(one.values), one.body) for one in documents]
 
 
 class PostgresListTable(ListIndexTable):
