@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime
+from keyword import iskeyword
 from operator import is_
 from typing import Any
 
@@ -241,6 +242,8 @@ class FieldChecks:
 
 def _plain_paths(field: mi.Field) -> dict[str, PlainKind]:
     """Return the plain fields that are all a field's check looks at; none where it looks at others."""
+    if iskeyword(field.name):
+        return {}  # as in a class that `defstruct` made; generated code can't name it
     if (own := plain_kind(field)) is not None:
         return {field.name: own}
     kind = strip_metadata(field.type)
