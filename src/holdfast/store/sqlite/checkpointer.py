@@ -21,8 +21,8 @@ from holdfast.store.sqlite.connections import Options, busy_handler, open_connec
 PAGES: Final = 4_000
 RETRY_PAGES: Final = 1_000
 TAKEOVER_PAGES: Final = 12_000  # appended while the thread has not copied: the writer does it itself
-# SQLite syncs the database after a pass during which nobody committed: a short second one is likely to be.
-PASSES: Final = 2
+# SQLite syncs the database after a pass during which nobody commits: a short one is likely to be that.
+PASSES: Final = 3
 FINISH_S_MAX: Final = 0.01  # how long the writer waits for others to leave the log
 
 log = structlog.get_logger("holdfast.sqlite")
