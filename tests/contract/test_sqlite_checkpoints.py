@@ -113,6 +113,33 @@ async def test_under_steady_commits_the_writer_copies_the_rest_of_what_the_threa
 
 
 @pytest.mark.usefixtures("short_log")
+async def test_a_log_that_starts_anew_by_itself_is_left_alone(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[tuple[int, int]] = []
+    finish = Checkpointer._finish
+
+    def finish_and_look(self: Checkpointer) -> None:
+        assert self._connection is not None
+        before, longest = log_of(self._connection), self._frames
+        finish(self)
+        if before[0] < longest:
+            copied.append((log_of(self._connection)[1], before[1]))
+
+    monkeypatch.setattr(Checkpointer, "_finish", finish_and_look)
+    async with opened(sqlite_url) as store, asyncio.timeout(60):
+        assert isinstance(store.engine, SqliteEngine)
+        for n in itertools.count():
+            await keep(store, f"{n}", 1)
+            # One caller that waits for the thread: no pass meets a commit.
+            while store.engine._writer._checkpointer._copying:  # noqa: ASYNC110 - another thread
+                await asyncio.sleep(0.001)
+            if len(copied) >= 3:
+                break
+    assert all(after == before for after, before in copied), copied
+
+
+@pytest.mark.usefixtures("short_log")
 async def test_a_log_that_a_reader_holds_back_starts_anew_when_the_reader_is_gone(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         await keep(store, "before", 5)

@@ -38,6 +38,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._requests: SimpleQueue[bool] = SimpleQueue()
         self._copying = self._failed = False
+        self._frames = 0  # the most that the passes since the request have seen in the log
         self._start_over()
 
     def advance(self, writer: apsw.Connection) -> None:
@@ -64,8 +65,8 @@ class Checkpointer:
             self._thread.join()
         self._drop_connection()
 
-    def _start_over(self) -> None:
-        self._pages, self._copied = 0, False
+    def _start_over(self, pages: int = 0) -> None:
+        self._pages, self._copied = pages, False
         self._next_pages, self._takeover_pages = PAGES, PAGES + TAKEOVER_PAGES
 
     def _try_later(self) -> None:
@@ -81,7 +82,7 @@ class Checkpointer:
         except RuntimeError as fault:
             self._fail(fault)
             return
-        self._copying = True
+        self._copying, self._frames = True, 0
         self._requests.put(True)
 
     def _run(self) -> None:
@@ -102,19 +103,26 @@ class Checkpointer:
             self._connection = open_connection(self._options, writing=True)
             self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
         frames, copied = self._connection.wal_checkpoint()
+        self._frames = max(self._frames, frames)
         return copied >= frames
 
     def _finish(self) -> None:
-        """Copy the rest while nobody can commit, so that the next commit starts the log anew."""
+        """Copy the rest while nobody can commit, so that the next commit starts the log anew.
+
+        Where a pass met no commit, the commit after it has done so already.
+        """
         assert self._connection is not None
         try:
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            frames, _ = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+            if frames >= self._frames:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                frames = 0
         except apsw.BusyError:
             self._try_later()
         except apsw.Error as fault:
             self._fail(fault)
         else:
-            self._start_over()
+            self._start_over(frames)
 
     def _copy_in_writer(self, writer: apsw.Connection) -> None:
         """Bound the log where the thread hangs or fails."""
