@@ -88,7 +88,7 @@ class Checkpointer:
     def _run(self) -> None:
         while self._requests.get():
             try:
-                self._copied = all(self._copy() for _ in range(PASSES))
+                self._copied = self._copy()
                 if not self._copied:
                     self._try_later()  # a reader needs the database as it was
             except apsw.BusyError:
@@ -102,9 +102,14 @@ class Checkpointer:
         if self._connection is None:
             self._connection = open_connection(self._options, writing=True)
             self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
-        frames, copied = self._connection.wal_checkpoint()
-        self._frames = max(self._frames, frames)
-        return copied >= frames
+        for _ in range(PASSES):
+            frames, copied = self._connection.wal_checkpoint()
+            if copied < frames:
+                return False
+            if frames < self._frames:
+                break  # a commit has started the log anew
+            self._frames = frames
+        return True
 
     def _finish(self) -> None:
         """Copy the rest while nobody can commit, so that the next commit starts the log anew.
