@@ -19,6 +19,7 @@ from holdfast.app import open_store
 from holdfast.store import Query, Store, create
 from holdfast.store.sqlite import SqliteEngine, checkpointer
 from holdfast.store.sqlite.checkpointer import Checkpointer
+from holdfast.store.sqlite.connections import one
 from tests.faults.models import ALL, Seat
 from tests.faults.store_opener import opener
 
@@ -56,7 +57,8 @@ def looking(url: str) -> Iterator[apsw.Connection]:
 
 def log_of(connection: apsw.Connection) -> tuple[int, int]:
     """The frames in the log, and how many of them are copied."""
-    return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    _, frames, copied = one(connection, "PRAGMA wal_checkpoint(NOOP)")
+    return frames, copied
 
 
 async def keep(store: Store, name: str, count: int) -> None:

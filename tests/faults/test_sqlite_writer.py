@@ -220,7 +220,7 @@ async def main():
         number += 1
         await asyncio.sleep(0.05)
         other.execute("SELECT * FROM fillings").fetchall()
-        log = other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        _, *log = other.execute("PRAGMA wal_checkpoint(NOOP)").fetchone()
     store.engine._writer._checkpointer.advance = lambda connection: None
     for _ in range(int(sys.argv[2])):
         await store.commit(create(Filling(id=str(number))))

@@ -15,7 +15,7 @@ from typing import Final
 import apsw
 import structlog
 
-from holdfast.store.sqlite.connections import Options, busy_handler, open_connection
+from holdfast.store.sqlite.connections import Options, busy_handler, one, open_connection
 
 # Counted are the pages that this process has appended since it last finished a checkpoint.
 PAGES: Final = 4_000
@@ -118,7 +118,7 @@ class Checkpointer:
         """
         assert self._connection is not None
         try:
-            frames, _ = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+            _, frames, _ = one(self._connection, "PRAGMA wal_checkpoint(NOOP)")
             if frames >= self._frames:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
                 frames = 0
