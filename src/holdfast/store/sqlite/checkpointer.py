@@ -118,6 +118,7 @@ class Checkpointer:
         """
         assert self._connection is not None
         try:
+            # A pragma: the first releases that know this mode refuse it in `wal_checkpoint`.
             _, frames, _ = one(self._connection, "PRAGMA wal_checkpoint(NOOP)")
             if frames >= self._frames:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
