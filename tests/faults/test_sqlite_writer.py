@@ -200,62 +200,6 @@ async def test_a_log_that_is_deleted_after_a_kill_is_noticed_at_the_next_start(t
     await store.close()
 
 
-CHECKPOINT_AND_DIE = """
-import asyncio, os, signal, sys
-import apsw
-from holdfast.app import open_store
-from holdfast.store import create
-from holdfast.store.sqlite import checkpointer
-from tests.faults.small_disk import Filling
-
-checkpointer.PAGES = checkpointer.RETRY_PAGES = 1
-
-async def main():
-    store = await open_store(sys.argv[1], [Filling])
-    await store.migrate()
-    other = apsw.Connection(sys.argv[1].removeprefix("sqlite:///"))
-    number, log = 0, (1, 0)
-    while number < 10 or log[0] != log[1]:
-        await store.commit(create(Filling(id=str(number))))
-        number += 1
-        await asyncio.sleep(0.05)
-        other.execute("SELECT * FROM fillings").fetchall()
-        log = other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-    store.engine._writer._checkpointer.advance = lambda connection: None
-    for _ in range(int(sys.argv[2])):
-        await store.commit(create(Filling(id=str(number))))
-        number += 1
-        await asyncio.sleep(0.05)
-    print(number, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("later", [0, 20])
-async def test_a_deleted_log_is_noticed_by_the_commits_since_the_last_checkpoint(
-    tmp_path: Path, later: int
-) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CHECKPOINT_AND_DIE, url, str(later), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
-    said, _ = await process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    log, kept = tmp_path / "a.db-wal", tmp_path / "kept"
-    log.rename(kept)
-    (tmp_path / "a.db-shm").unlink(missing_ok=True)
-    if later:
-        with pytest.raises(ConfigError, match=r"has lost its \d+ newest changes.*a\.db-mark"):
-            await open_store(url, [Filling])
-        (tmp_path / "a.db-shm").unlink(missing_ok=True)
-        kept.rename(log)
-    store = await open_store(url, [Filling])
-    assert [await store.get(Filling, str(n)) is not None for n in range(int(said))] == [True] * int(said)
-    await store.close()
-
-
 async def test_a_store_that_another_process_commits_to_while_it_is_opened_has_lost_nothing(
     tmp_path: Path,
 ) -> None:

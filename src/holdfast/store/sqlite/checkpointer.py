@@ -15,14 +15,14 @@ from typing import Final
 import apsw
 import structlog
 
-from holdfast.store.sqlite.connections import Options, busy_handler, open_connection
+from holdfast.store.sqlite.connections import Options, busy_handler, one, open_connection
 
 # Counted are the pages that this process has appended since it last finished a checkpoint.
 PAGES: Final = 4_000
 RETRY_PAGES: Final = 1_000
 TAKEOVER_PAGES: Final = 12_000  # appended while the thread has not copied: the writer does it itself
-# SQLite syncs the database after a pass during which nobody committed: a short second one is likely to be.
-PASSES: Final = 2
+# SQLite syncs the database after a pass during which nobody commits: a short one is likely to be that.
+PASSES: Final = 3
 FINISH_S_MAX: Final = 0.01  # how long the writer waits for others to leave the log
 
 log = structlog.get_logger("holdfast.sqlite")
@@ -38,6 +38,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._requests: SimpleQueue[bool] = SimpleQueue()
         self._copying = self._failed = False
+        self._frames = 0  # the most that the passes since the request have seen in the log
         self._start_over()
 
     def advance(self, writer: apsw.Connection) -> None:
@@ -64,8 +65,8 @@ class Checkpointer:
             self._thread.join()
         self._drop_connection()
 
-    def _start_over(self) -> None:
-        self._pages, self._copied = 0, False
+    def _start_over(self, pages: int = 0) -> None:
+        self._pages, self._copied = pages, False
         self._next_pages, self._takeover_pages = PAGES, PAGES + TAKEOVER_PAGES
 
     def _try_later(self) -> None:
@@ -81,13 +82,13 @@ class Checkpointer:
         except RuntimeError as fault:
             self._fail(fault)
             return
-        self._copying = True
+        self._copying, self._frames = True, 0
         self._requests.put(True)
 
     def _run(self) -> None:
         while self._requests.get():
             try:
-                self._copied = all(self._copy() for _ in range(PASSES))
+                self._copied = self._copy()
                 if not self._copied:
                     self._try_later()  # a reader needs the database as it was
             except apsw.BusyError:
@@ -101,20 +102,33 @@ class Checkpointer:
         if self._connection is None:
             self._connection = open_connection(self._options, writing=True)
             self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
-        frames, copied = self._connection.wal_checkpoint()
-        return copied >= frames
+        for _ in range(PASSES):
+            frames, copied = self._connection.wal_checkpoint()
+            if copied < frames:
+                return False
+            if frames < self._frames:
+                break  # a commit has started the log anew
+            self._frames = frames
+        return True
 
     def _finish(self) -> None:
-        """Copy the rest while nobody can commit, so that the next commit starts the log anew."""
+        """Copy the rest while nobody can commit, so that the next commit starts the log anew.
+
+        Where a pass met no commit, the commit after it has done so already.
+        """
         assert self._connection is not None
         try:
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            # A pragma: the first releases that know this mode refuse it in `wal_checkpoint`.
+            _, frames, _ = one(self._connection, "PRAGMA wal_checkpoint(NOOP)")
+            if frames >= self._frames:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                frames = 0
         except apsw.BusyError:
             self._try_later()
         except apsw.Error as fault:
             self._fail(fault)
         else:
-            self._start_over()
+            self._start_over(frames)
 
     def _copy_in_writer(self, writer: apsw.Connection) -> None:
         """Bound the log where the thread hangs or fails."""
