@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox
+from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.outcome import DELIVERED, record_attempt, settle_writes
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.model import schema
@@ -158,6 +159,66 @@ async def test_commits_ask_for_one_turn_until_the_next_claim_may_be_made(
         async with asyncio.timeout(30):
             await receiver.received(31)
     await store.close()
+
+
+async def test_a_dispatcher_that_holds_all_it_may_looks_again_only_after_a_while(
+    sqlite_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, step = 0, Dispatcher._step
+
+    async def counted(self: Dispatcher) -> float:
+        nonlocal turns
+        turns += 1
+        return await step(self)
+
+    answered = asyncio.Event()
+
+    async def say(received: Received) -> bytes:
+        await answered.wait()
+        return OK
+
+    store = await open_store(sqlite_url, OUTBOX_MODELS.all, clock=clock)
+    await store.migrate()
+    async with receiving(say) as receiver, dispatching(store, held_max=1) as dispatcher:
+        endpoint = await endpoint_at(store, receiver.url())
+        await send(store, endpoint, "first")
+        await receiver.received(1)
+        await send(store, endpoint, "second")
+        monkeypatch.setattr(Dispatcher, "_step", counted)
+        await clock.advance(1.0)
+        turns = 0
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert turns <= 2
+        assert dispatcher.under_way == 1
+        answered.set()
+        await until(lambda: dispatcher.under_way == 0)
+        await clock.advance(0.1)
+        async with asyncio.timeout(30):
+            await receiver.received(2)
+    await store.close()
+
+
+async def test_what_is_committed_together_is_sent_by_one_callback(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, send_committed = 0, DirectHandoff._send_committed
+
+    def counted(self: DirectHandoff) -> None:
+        nonlocal calls
+        calls += 1
+        send_committed(self)
+
+    monkeypatch.setattr(DirectHandoff, "_send_committed", counted)
+    async with receiving() as receiver, dispatching(store) as dispatcher:
+        endpoint = await endpoint_at(store, receiver.url(), concurrency=100)
+        outbox = Outbox(store, local_dispatcher=dispatcher)
+        await outbox.send(_event(0), [endpoint])
+        await until(lambda: dispatcher.status().settled == 1)
+        calls = 0
+        await outbox.send_many([_event(n) for n in range(1, 51)], [endpoint])
+        await until(lambda: dispatcher.status().settled == 51)
+    assert calls == 1
 
 
 async def test_headers_that_can_not_be_made_stop_no_other_delivery(store: Store) -> None:

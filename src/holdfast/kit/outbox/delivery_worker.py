@@ -99,6 +99,8 @@ class DeliveryWorker:
                 return
             self.in_flight += 1
             self._begin(OutgoingAttempt(queue, claimed, self._end, at=self._clock.now(), started_s=now))
+            if queue.in_flight >= queue.concurrency:
+                return
 
     def _reserve_turns(self, queue: EndpointQueue, turns: ReservedTurns) -> None:
         count = queue.turns_wanted(self._clock.monotonic())
@@ -207,7 +209,7 @@ class DeliveryWorker:
         self.in_flight -= 1
         if queue.waiting:
             self.send_waiting(queue)  # an answer may let more than one go
-        if queue.has_more and queue.wants_refill(self._clock.monotonic()):
+        elif queue.has_more and queue.wants_refill(self._clock.monotonic()):
             self._wake()
         if not self.in_flight:
             self._idle.set()

@@ -208,11 +208,10 @@ class Dispatcher(WorkerLoop[Delivery]):
     def _idle_s(self) -> float:
         """Return the seconds until the next retry, poll or queue that opens."""
         now = self._clock.monotonic()
-        until = min(
-            self._claimed_at + (self._claim_every_s if self._claim_wanted else self._poll_s),
-            self._endpoints_at + self._endpoints_every_s,
-            self._queues.wake_at(now),
-        )
+        claim_at = self._claimed_at + (self._claim_every_s if self._claim_wanted else self._poll_s)
+        if self.under_way >= self._concurrency:
+            claim_at = now + CLAIM_EVERY_S  # whatever is due has to wait until something ends
+        until = min(claim_at, self._endpoints_at + self._endpoints_every_s, self._queues.wake_at(now))
         retry_us = self._worker.next_retry_us()
         if retry_us is not None:
             until = min(until, now + (retry_us - self._clock.now_us()) / 1e6)
