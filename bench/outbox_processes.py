@@ -86,7 +86,7 @@ async def inserting_on(url: str, port: int) -> AsyncIterator[PutOut]:
 
 @contextlib.asynccontextmanager
 async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(5_000, 1_000)
+    count = place.scale(3_000, 1_000)
     async with AsyncExitStack() as stack:
         port = stack.enter_context(receiving())
         ours = await stack.enter_async_context(ours_on(place.url(engine), port))
@@ -102,7 +102,7 @@ async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
 @contextlib.asynccontextmanager
 async def in_two_processes(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Ours and the floor with a dispatcher beside; the other implementation has all in one process."""
-    count = place.scale(5_000, 1_000)
+    count = place.scale(3_000, 1_000)
     async with AsyncExitStack() as stack:
         ports = [stack.enter_context(receiving()) for _ in range(3)]
         ours = await stack.enter_async_context(sending_on(place.url(engine), ports[0]))
@@ -124,7 +124,7 @@ async def latency_in_two(place: Place, engine: str) -> AsyncIterator[Ways]:
     async def limit() -> float:
         return LATENCY_MS_MAX
 
-    count = place.scale(600, 200)
+    count = place.scale(400, 200)
     with receiving() as port:
         async with sending_on(place.url(engine), port) as put_out:
             yield Ways(lambda: steadily(count, put_out, port), limit)

@@ -179,7 +179,7 @@ def single_caller(name: str) -> Open:
     @asynccontextmanager
     async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
         stored = events(place.scale(DOCUMENTS, 2_000))
-        number = place.scale(1_000, 200) * (1 if name in ("create", "update") else 2)
+        number = place.scale(600, 200) * (1 if name in ("create", "update") else 2)
         documents = await open_ways(place, engine, stored, floor=(name, engine) in FLOORS)
 
         async def per_s(way: Documents) -> float:
