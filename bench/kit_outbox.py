@@ -142,7 +142,11 @@ def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[P
 async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
     many, few = place.scale(3_000, 1_000), place.scale(700, 300)
     with receiving() as port, receiving() as peers_port:
-        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
+        async with (
+            ours_on(place.url(engine), port) as ours,
+            _peer(place, engine, peers_port) as put_out,
+            raw_on(place.url(engine), port) as raw,
+        ):
 
             async def arrived() -> int:
                 return (await seen(peers_port)).count
@@ -150,6 +154,7 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
             yield Ways(
                 lambda: end_to_end(many, ours.put_out, ours.settled),
                 lambda: end_to_end(few, put_out, arrived),
+                lambda: end_to_end(many, raw.put_out, raw.newly_settled),
             )
 
 
@@ -212,14 +217,15 @@ async def _pile_up(store: Store, url: str, count: int) -> None:
 
 
 BOTH = ("sqlite full", "postgres")
+FLOOR = "raw loop on our tables"
 WORKLOADS = [
     Workload(
         name="outbox end to end, 100 callers", engines=("sqlite full",), unit="events/s",
-        other_name="huey", goal=Goal(10.0), open=against_peer,
+        other_name="huey", goal=Goal(10.0), floor_name=FLOOR, floor_goal=None, open=against_peer,
     ),
     Workload(
         name="outbox end to end, 100 callers", engines=("postgres",), unit="events/s",
-        other_name="PGQueuer", goal=Goal(3.0), open=against_peer,
+        other_name="PGQueuer", goal=Goal(3.0), floor_name=FLOOR, floor_goal=None, open=against_peer,
     ),
     Workload(
         name="outbox p95 to arrival at 200/s", engines=("sqlite full",), unit="ms",

@@ -17,7 +17,7 @@ from functools import partial
 
 import uvloop
 
-from bench.kit_outbox import SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
+from bench.kit_outbox import FLOOR, SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
 from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from bench.minimal_outbox import SENDS_MAX, MinimalOutbox
 from bench.raw_outbox import new_delivery, open_book
@@ -147,7 +147,7 @@ async def dispatch(kind: str, url: str, port: int) -> None:
 def _against_bare(name: str, goal: float, open: Open) -> Workload:
     return Workload(
         name=name, engines=("sqlite full", "postgres"), unit="events/s", goal=Goal(goal),
-        other_name="loop for speed alone, table of its own", floor_name="raw loop on our tables",
+        other_name="loop for speed alone, table of its own", floor_name=FLOOR,
         floor_goal=Goal(0.8), open=open,
     )  # fmt: skip
 
