@@ -22,7 +22,7 @@ LOAD_S_MAX = 3_600
 
 
 @contextmanager
-def sqlite_load(url: str, tables: Sequence[str]) -> Iterator[apsw.Connection]:
+def sqlite_load(url: str, tables: Sequence[str], *, analyze: bool = False) -> Iterator[apsw.Connection]:
     """A connection for filling these tables; as fast as can be, and durable at the end."""
     link = apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])
     link.execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000")
@@ -37,6 +37,8 @@ def sqlite_load(url: str, tables: Sequence[str]) -> Iterator[apsw.Connection]:
         yield link
         for _, statement in found:
             link.execute(str(statement))
+    if analyze:
+        link.execute("ANALYZE")
     link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     link.close()
 

@@ -31,7 +31,7 @@ from holdfast.simulators.google import AddPerson, CreateEvent, GoogleSimulator, 
 from holdfast.testing import free_port
 
 PEOPLE = [f"person-{number}@hoge.jp" for number in range(20)]
-CHANGES, QUICK_CHANGES = 200, 40
+CHANGES, QUICK_CHANGES = 120, 40
 PER_S = 20
 NOTICES, QUICK_NOTICES = 2_000, 500
 NOTICES_PER_S = 500

@@ -77,12 +77,12 @@ async def _serving(place: Place, engine: str, *kinds: str) -> AsyncIterator[list
         yield [await stack.enter_async_context(_senders(port)) for port in ports]
 
 
-def flat_out(*kinds: str, full: int = 5_000, quick: int = 2_000) -> Open:
+def flat_out(*kinds: str, full: int = 4_000, quick: int = 2_000) -> Open:
     """Our server against others; `full` and `quick` are the numbers of messages for the others."""
 
     @asynccontextmanager
     async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
-        many, count = place.scale(5_000, 2_000), place.scale(full, quick)
+        many, count = place.scale(4_000, 2_000), place.scale(full, quick)
         async with _serving(place, engine, "ours", *kinds) as (ours, *others):
             yield Ways(partial(per_second, ours, many), *(partial(per_second, one, count) for one in others))
 
@@ -92,7 +92,7 @@ def flat_out(*kinds: str, full: int = 5_000, quick: int = 2_000) -> Open:
 @asynccontextmanager
 async def keeping_none(place: Place, engine: str) -> AsyncIterator[Ways]:
     """An ASGI server against a protocol; both verify and neither keeps anything."""
-    count = place.scale(5_000, 2_000)
+    count = place.scale(4_000, 2_000)
     async with _serving(place, engine, "empty", "minimal-empty") as servers:
         yield Ways(*(partial(per_second, one, count) for one in servers))
 
@@ -100,7 +100,7 @@ async def keeping_none(place: Place, engine: str) -> AsyncIterator[Ways]:
 @asynccontextmanager
 async def flat_out_p99(place: Place, engine: str) -> AsyncIterator[Ways]:
     """The 99th percentile of all servers while they get all they can take."""
-    count = place.scale(5_000, 2_000)
+    count = place.scale(4_000, 2_000)
     async with _serving(place, engine, "ours", "minimal", "minimal-ours") as servers:
         yield Ways(*(partial(_p99, one, count) for one in servers))
 
@@ -124,7 +124,7 @@ async def paced(place: Place, engine: str) -> AsyncIterator[Ways]:
     async def limit() -> float:
         return P99_MS_MAX
 
-    count = place.scale(2_000, 500)
+    count = place.scale(1_000, 500)
     with _server("ours", place.url(engine)) as mine:
         async with _senders(mine) as ours:
             yield Ways(ours=lambda: _paced(ours, count), other=limit)
@@ -140,7 +140,7 @@ WORKLOADS = [
     ),
     Workload(
         name=NAME, engines=_ENGINES, unit="messages/s", goal=Goal(15.0),
-        other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", full=800, quick=200),
+        other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", full=400, quick=200),
     ),
     *(
         Workload(

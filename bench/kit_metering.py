@@ -219,7 +219,7 @@ def floor(url: str) -> AsyncIterator[Record]:
 
 
 async def facts_per_s(record: Record, place: Place) -> float:
-    batches = place.scale(100, 20)
+    batches = place.scale(60, 20)
     given = new_batches(batches)
     started = time.perf_counter()
     for batch in given:

@@ -140,9 +140,13 @@ def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[P
 
 @contextlib.asynccontextmanager
 async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
-    many, few = place.scale(5_000, 1_000), place.scale(1_000, 300)
+    many, few = place.scale(3_000, 1_000), place.scale(700, 300)
     with receiving() as port, receiving() as peers_port:
-        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
+        async with (
+            ours_on(place.url(engine), port) as ours,
+            _peer(place, engine, peers_port) as put_out,
+            raw_on(place.url(engine), port) as raw,
+        ):
 
             async def arrived() -> int:
                 return (await seen(peers_port)).count
@@ -150,12 +154,13 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
             yield Ways(
                 lambda: end_to_end(many, ours.put_out, ours.settled),
                 lambda: end_to_end(few, put_out, arrived),
+                lambda: end_to_end(many, raw.put_out, raw.newly_settled),
             )
 
 
 @contextlib.asynccontextmanager
 async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(600, 200)
+    count = place.scale(400, 200)
     with receiving() as port, receiving() as peers_port:
         async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
             yield Ways(
@@ -172,7 +177,7 @@ async def _rate(count: int, put_out: PutOut) -> float:
 @contextlib.asynccontextmanager
 async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Without a dispatcher: only enqueueing is measured."""
-    count = place.scale(10_000, 2_000)
+    count = place.scale(5_000, 2_000)
     store = await open_store(place.url(engine), OUTBOX_MODELS.all)
     await store.migrate()
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
@@ -193,7 +198,7 @@ async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
 @contextlib.asynccontextmanager
 async def beside_a_dead_receiver(place: Place, engine: str) -> AsyncIterator[Ways]:
     """The p95 to one endpoint while another has a backlog and a receiver that never answers."""
-    backlog, count = place.scale(100_000, 5_000), place.scale(600, 200)
+    backlog, count = place.scale(100_000, 5_000), place.scale(400, 200)
     with receiving() as port, receiving() as calm_port:
         async with ours_on(place.url(engine), port) as busy, ours_on(place.url(engine), calm_port) as calm:
             await _pile_up(busy.store, f"http://127.0.0.1:{port}/never", backlog)
@@ -212,14 +217,15 @@ async def _pile_up(store: Store, url: str, count: int) -> None:
 
 
 BOTH = ("sqlite full", "postgres")
+FLOOR = "raw loop on our tables"
 WORKLOADS = [
     Workload(
         name="outbox end to end, 100 callers", engines=("sqlite full",), unit="events/s",
-        other_name="huey", goal=Goal(10.0), open=against_peer,
+        other_name="huey", goal=Goal(10.0), floor_name=FLOOR, floor_goal=None, open=against_peer,
     ),
     Workload(
         name="outbox end to end, 100 callers", engines=("postgres",), unit="events/s",
-        other_name="PGQueuer", goal=Goal(3.0), open=against_peer,
+        other_name="PGQueuer", goal=Goal(3.0), floor_name=FLOOR, floor_goal=None, open=against_peer,
     ),
     Workload(
         name="outbox p95 to arrival at 200/s", engines=("sqlite full",), unit="ms",

@@ -55,7 +55,10 @@ NO_GOAL = Goal(0.0)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the result; `floor` is the floor's ratio to the same other, where it was measured too."""
+    """One line of the result; `floor` is the floor's ratio to the same other, where it was measured too.
+
+    `compares_floor` has the rows of the floor with ours and with the other.
+    """
 
     workload: str
     engine: str
@@ -68,6 +71,7 @@ class Row(msgspec.Struct, frozen=True):
     unit: str
     repeats: int
     floor: float | None = None
+    compares_floor: bool = False
 
 
 class Place:
@@ -139,10 +143,12 @@ class Workload(msgspec.Struct, frozen=True):
         ours, other = against_other.ours, against_other.other
         alone = _fill(against_other, floor, other, other_name=self.other_name, goal=self.goal)
         alone = replace(alone, workload=f"floor, {self.floor_name}: {alone.workload}")
-        rows = [replace(against_other, floor=alone.ratio)]
+        rows = [alone]
         if self.floor_goal is not None:
-            rows.append(_fill(against_other, ours, floor, other_name=self.floor_name, goal=self.floor_goal))
-        return [*rows, alone]
+            rows.insert(
+                0, _fill(against_other, ours, floor, other_name=self.floor_name, goal=self.floor_goal)
+            )
+        return [replace(against_other, floor=alone.ratio), *(replace(r, compares_floor=True) for r in rows)]
 
 
 def _fill(row: Row, ours: float, other: float, *, other_name: str, goal: Goal) -> Row:

@@ -17,7 +17,7 @@ from functools import partial
 
 import uvloop
 
-from bench.kit_outbox import SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
+from bench.kit_outbox import FLOOR, SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
 from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from bench.minimal_outbox import SENDS_MAX, MinimalOutbox
 from bench.raw_outbox import new_delivery, open_book
@@ -86,7 +86,7 @@ async def inserting_on(url: str, port: int) -> AsyncIterator[PutOut]:
 
 @contextlib.asynccontextmanager
 async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(5_000, 1_000)
+    count = place.scale(3_000, 1_000)
     async with AsyncExitStack() as stack:
         port = stack.enter_context(receiving())
         ours = await stack.enter_async_context(ours_on(place.url(engine), port))
@@ -102,7 +102,7 @@ async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
 @contextlib.asynccontextmanager
 async def in_two_processes(place: Place, engine: str) -> AsyncIterator[Ways]:
     """Ours and the floor with a dispatcher beside; the other implementation has all in one process."""
-    count = place.scale(5_000, 1_000)
+    count = place.scale(3_000, 1_000)
     async with AsyncExitStack() as stack:
         ports = [stack.enter_context(receiving()) for _ in range(3)]
         ours = await stack.enter_async_context(sending_on(place.url(engine), ports[0]))
@@ -124,7 +124,7 @@ async def latency_in_two(place: Place, engine: str) -> AsyncIterator[Ways]:
     async def limit() -> float:
         return LATENCY_MS_MAX
 
-    count = place.scale(600, 200)
+    count = place.scale(400, 200)
     with receiving() as port:
         async with sending_on(place.url(engine), port) as put_out:
             yield Ways(lambda: steadily(count, put_out, port), limit)
@@ -147,7 +147,7 @@ async def dispatch(kind: str, url: str, port: int) -> None:
 def _against_bare(name: str, goal: float, open: Open) -> Workload:
     return Workload(
         name=name, engines=("sqlite full", "postgres"), unit="events/s", goal=Goal(goal),
-        other_name="loop for speed alone, table of its own", floor_name="raw loop on our tables",
+        other_name="loop for speed alone, table of its own", floor_name=FLOOR,
         floor_goal=Goal(0.8), open=open,
     )  # fmt: skip
 

@@ -47,15 +47,15 @@ class ProcessorTime:
         return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in children) / 1e3
 
 
-async def _server_pid(url: str) -> int | None:
-    """The process whose children are the server's backends."""
+async def processor_time(url: str) -> ProcessorTime:
+    """The clock of this process and, on PostgreSQL, of the server whose children are its backends."""
     if url.startswith("sqlite"):
-        return None
+        return ProcessorTime(None)
     connection = await asyncpg.connect(url)
     backend = await connection.fetchval("SELECT pg_backend_pid()")
     status = Path(f"/proc/{backend}/stat").read_text()  # gone with the connection
     await connection.close()
-    return int(status.rpartition(")")[2].split()[1])
+    return ProcessorTime(int(status.rpartition(")")[2].split()[1]))
 
 
 async def compare(ways: dict[str, Run], events: int, clock: ProcessorTime) -> None:
@@ -105,7 +105,7 @@ async def _batches(place: Place, engine: str) -> AsyncIterator[dict[str, Run]]:
 async def main(engine: str) -> None:
     place = Place(quick=True)
     try:
-        clock = ProcessorTime(await _server_pid(place.url(engine)))
+        clock = await processor_time(place.url(engine))
         for name, opened in (("end to end", _end_to_end), ("in batches of 100", _batches)):
             async with opened(place, engine) as ways:
                 freeze_gc()

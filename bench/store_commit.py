@@ -49,7 +49,7 @@ async def raw(place: Place, engine: str) -> AsyncIterator[Callable[[Event], Awai
 
 @asynccontextmanager
 async def commits(place: Place, engine: str) -> AsyncIterator[Ways]:
-    count = place.scale(5_000, 2_000)
+    count = place.scale(3_000, 2_000)
     store = await open_store(place.url(engine), [Event, Delivery])
     await store.migrate()
     async with raw(place, engine) as insert:

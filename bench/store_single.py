@@ -161,7 +161,7 @@ ACTS: dict[str, Act] = {
 }
 
 
-async def _opened(place: Place, engine: str, stored: list[Event], *, floor: bool) -> list[Documents]:
+async def open_ways(place: Place, engine: str, stored: list[Event], *, floor: bool) -> list[Documents]:
     """Ours, the bare loop and the floor, each on a filled store of its own."""
     ours, bare = await open_ours(place.url(engine)), await open_bare(place.url(engine))
     await ours.fill(stored)
@@ -179,8 +179,8 @@ def single_caller(name: str) -> Open:
     @asynccontextmanager
     async def opened(place: Place, engine: str) -> AsyncIterator[Ways]:
         stored = events(place.scale(DOCUMENTS, 2_000))
-        number = place.scale(1_000, 200) * (1 if name in ("create", "update") else 2)
-        documents = await _opened(place, engine, stored, floor=(name, engine) in FLOORS)
+        number = place.scale(600, 200) * (1 if name in ("create", "update") else 2)
+        documents = await open_ways(place, engine, stored, floor=(name, engine) in FLOORS)
 
         async def per_s(way: Documents) -> float:
             given = events(number) if name == "create" else random.choices(stored, k=number)

@@ -42,7 +42,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def markdown(rows: Iterable[Row]) -> str:
     """The table of the chosen rows that have a goal; floors are a column, not rows."""
-    found = [row for row in rows if row.goal]
+    found = [row for row in rows if row.goal and not row.compares_floor]
     lines = [_line(_cells(row)) for name in CHOSEN for row in found if row.workload.startswith(name)]
     return "\n".join([_line(HEADINGS), _line(["---"] * len(HEADINGS)), *lines]) + "\n"
 
