@@ -150,7 +150,7 @@ class Reference:
         times = [getattr(row.stored, schema.claim.due) for row in self._rows(schema).values()]
         return min(limit, sum(at is not None and to_us(at) <= now_us for at in times))
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
+    def watch(self, schemas: Sequence[Schema[Any]], *, claims: bool = False) -> Subscription:
         subscription = ReferenceSubscription()
         self._place.subscriptions.append(({self.catalog.table(schema) for schema in schemas}, subscription))
         return subscription
