@@ -27,7 +27,7 @@ LEASE_US = 30_000_000
 POLL_S = 0.001
 ENCODE = msgspec.json.Encoder().encode
 DECODE = msgspec.json.Decoder(Delivery).decode
-COLUMNS = ("_key", "_version", "tenantId", "status", "createdAt", "endpointId", "eventId", "finishedAt",
+COLUMNS = ("_key", "_version", "tenantId", "finishedAt", "status", "createdAt", "endpointId", "eventId",
            "nextAttemptAt", "fence", "owner", "_body")  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def new_delivery(body: bytes) -> Delivery:
 
 def _row(delivery: Delivery, at: Any) -> tuple[Any, ...]:
     body = ENCODE(delivery).decode()
-    return (delivery.id, 1, "-", "pending", at, "ep", delivery.event_id, None, at, 0, "", body)
+    return (delivery.id, 1, "-", None, "pending", at, "ep", delivery.event_id, at, 0, "", body)
 
 
 def sqlite_row(delivery: Delivery) -> tuple[Any, ...]:
@@ -53,7 +53,7 @@ def postgres_row(delivery: Delivery) -> tuple[Any, ...]:
 
 
 _TYPES = (
-    "text", "bigint", "text", "text", "timestamptz", "text", "text", "timestamptz", "timestamptz", "bigint",
+    "text", "bigint", "text", "timestamptz", "text", "timestamptz", "text", "text", "timestamptz", "bigint",
     "text", "json",
 )  # fmt: skip
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
