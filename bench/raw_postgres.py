@@ -20,7 +20,15 @@ from bench.event import Delivery, Event
 from holdfast.app import ddl
 from holdfast.model import Document, schema_of
 from holdfast.store.catalog import Catalog
-from holdfast.store.postgres.statement import BATCHES, PostgresTable, TableChange, Verb, render
+from holdfast.store.postgres.statement import (
+    BATCHES,
+    TEXTS,
+    PostgresTable,
+    TableChange,
+    Verb,
+    render,
+    text_array,
+)
 from holdfast.store.postgres.writer import MARKS_MAX
 
 
@@ -89,11 +97,15 @@ class MarkedStatement:
         change.rows = [(None,) * len(change.arrays)] * (1 if single else 2)
         self._text, _ = render([change], 0, "")
         self._note = f"{secrets.token_hex(4)} {mapping.table}"
+        # Arrays of texts are bound as literals, as the writer does.
+        self._texts = [] if single else [n for n, kind in enumerate(change.arrays) if kind == TEXTS]
         self.names, self.get_sql = mapping.names, mapping.get_sql
 
     async def execute(self, link: Any, *values: Any) -> None:
-        number = next(_BATCH_NUMBERS)
-        if await link.fetchval(self._text, number, self._note, *values):
+        number, bound = next(_BATCH_NUMBERS), list(values)
+        for position in self._texts:
+            bound[position] = text_array(bound[position])
+        if await link.fetchval(self._text, number, self._note, *bound):
             raise AssertionError("an id was taken")
         if number % MARKS_MAX == 0:
             await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", number)

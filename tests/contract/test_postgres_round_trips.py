@@ -168,6 +168,15 @@ async def test_what_a_dispatcher_sends_and_settles_itself_makes_it_claim_nothing
         assert len(sent) > before
 
 
+async def test_a_claim_that_a_batch_cuts_short_goes_on_without_being_woken(still_store: Store) -> None:
+    async with receiving() as receiver:
+        endpoint = await endpoint_at(still_store, receiver.url(), concurrency=50)
+        events = [Event(id=f"e{n}", type="thing.made", body=b"{}") for n in range(200)]
+        await Outbox(still_store).send_many(events, [endpoint])
+        async with dispatching(still_store, batch_max=20) as dispatcher:
+            await until(lambda: dispatcher.status().settled == 200)
+
+
 async def test_a_subscription_for_claims_hears_of_what_can_be_claimed(still_store: Store) -> None:
     tenant, now = still_store.tenant("-"), still_store.clock.now()
     every, claims = still_store.watch(Delivery), still_store.watch(Delivery, claims=True)

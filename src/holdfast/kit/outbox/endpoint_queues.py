@@ -97,10 +97,13 @@ class EndpointQueues:
         return ClaimScope(most, only=frozenset(name for name, room in rooms.items() if room * 4 >= most))
 
     def record_claim(self, scope: ClaimScope, counts: dict[str, int], *, cut: bool) -> None:
-        """Learn from a claim: an endpoint that gave all it was asked for may have more."""
+        """Learn from a claim: an endpoint that gave all it was asked for may have more.
+
+        So may each that was asked by name, where the claim was `cut` short by the size of a batch.
+        """
+        cut_short = cut and scope.only is not None
         for endpoint_id in scope.only or counts:
-            count = counts.get(endpoint_id, 0)
-            self.get(endpoint_id).has_more = count >= scope.per_endpoint or (cut and not count)
+            self.get(endpoint_id).has_more = cut_short or counts.get(endpoint_id, 0) >= scope.per_endpoint
 
     # -- endpoints --------------------------------------------------------------------------------
 
