@@ -156,13 +156,16 @@ async def test_what_a_dispatcher_sends_and_settles_itself_makes_it_claim_nothing
         outbox = Outbox(still_store, local_dispatcher=dispatcher)
         await outbox.send(Event(id="first", type="thing.made", body=b"{}"), [endpoint])
         await until(lambda: dispatcher.status().settled == 1)
+        await clock.advance(0.02)
         before = len(sent)
         for n in range(10):
             await outbox.send(Event(id=f"e{n}", type="thing.made", body=b"{}"), [endpoint])
             await until(lambda: dispatcher.status().settled == n + 2)  # noqa: B023 - awaited in the turn
             await clock.advance(0.02)  # a claim would not have to wait; together less than between two polls
-        assert len(sent) == before
+        # One may have been wanted before, by the endpoint that was new; two for each event would be 20.
+        assert len(sent) <= before + 1
         # What nobody holds is claimed at once.
+        before = len(sent)
         await send(still_store, endpoint, "by-another")
         await until(lambda: dispatcher.status().settled == 12)
         assert len(sent) > before
