@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,18 +70,8 @@ async def test_recorders_of_the_same_facts_count_each_once(kit_store: Store) -> 
 
 
 async def test_a_hundred_facts_of_a_tenant_are_a_few_statements(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, statements: list[str]
 ) -> None:
-    statements: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        statements.append(statement)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    monkeypatch.setattr(apsw, "connection_hooks", [hook])
     store = await open_store(sqlite_url, DOCUMENTS)
     await store.migrate()
     await record_facts(store.privileged(), [_fact(0)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import apsw
 import pytest
 
 from holdfast.app import open_store
@@ -50,19 +49,7 @@ async def test_many_events_arrive_in_their_order_where_that_is_wanted(live_store
     assert not fifo or arrived == names
 
 
-async def test_a_hundred_events_are_a_few_statements(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        statements.append(statement)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    monkeypatch.setattr(apsw, "connection_hooks", [hook])
+async def test_a_hundred_events_are_a_few_statements(sqlite_url: str, statements: list[str]) -> None:
     store = await open_store(sqlite_url, DOCUMENTS)
     await store.migrate()
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())

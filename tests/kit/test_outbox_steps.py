@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import Any
 
-import apsw
 import msgspec
 import pytest
 
@@ -91,18 +90,8 @@ async def test_a_delivered_delivery_is_encoded_once_and_its_outcome_once(
 
 
 async def test_a_hundred_outcomes_are_settled_in_two_statements(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, statements: list[str]
 ) -> None:
-    statements: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        statements.append(statement)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    monkeypatch.setattr(apsw, "connection_hooks", [hook])
     store = await open_store(sqlite_url, OUTBOX_MODELS.all)
     await store.migrate()
     now = store.clock.now()
