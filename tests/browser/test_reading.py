@@ -124,6 +124,7 @@ async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_pa
         await fill(bed.runtime)
         await bed.signed_in("ann")
         await page.goto(f"{bed.address}/console/dead-letters")
+        await expect(page.get_by_role("textbox", name="Name")).to_be_focused()
         await page.keyboard.type("ann")
         await page.keyboard.press("Tab")
         await page.keyboard.type(PASSWORD)
