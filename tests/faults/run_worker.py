@@ -63,12 +63,13 @@ async def carry(store: Store, workflow: Workflow, order: Order, stop: asyncio.Ev
 
 async def gated(order: Order, say: Say, hear: Hear) -> None:
     """Stands still in the second step until told to go on, then is told to stop."""
-    stop = asyncio.Event()
+    stop, hearing = asyncio.Event(), asyncio.Lock()
 
     async def act(step: Step) -> Any:
         say(f"{step.name} begins")
         if step.name == "s2":
-            await hear()
+            async with hearing:  # a second run that listened at the same time would fail
+                await hear()
             stop.set()
         return await finish(step, order["me"])
 
