@@ -33,7 +33,7 @@ from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.statements import SqliteTable
-from holdfast.store.sqlite.write_transaction import WriteTransaction
+from holdfast.store.sqlite.write_transaction import WriteTransaction, create_meta
 
 CATALOG = Catalog(ALL)
 SAMPLES: dict[str, tuple[Any, Any, Any]] = {
@@ -51,6 +51,7 @@ DECLARED = [
 @pytest.fixture(scope="module")
 def connection() -> Iterator[apsw.Connection]:
     found = apsw.Connection(":memory:")
+    create_meta(found)
     for statement in ddl(CATALOG):
         found.execute(statement)
     yield found
@@ -234,8 +235,10 @@ def test_a_claim_searches_its_partial_indexes(
 
     connection.execute("BEGIN")
     connection.execute(mapping.insert_sql, mapping.inserted(job, version=1))
+    transaction = WriteTransaction(connection, {schema: mapping})
+    transaction.reserve_versions()
     connection.exec_trace = note
-    taken = claim(WriteTransaction(connection, {schema: mapping}), ClaimRequest(
+    taken = claim(transaction, ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant,
         per_lane=2 if lanes else None,
     ))  # fmt: skip

@@ -40,7 +40,7 @@ def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> 
         return None
     if not insertable(schema, writes, tenant=tenant, listed=transaction.listed):
         return None
-    version = transaction.version + 1
+    version = transaction.next_version()
     if not _insert_all(transaction, {transaction.mappings[schema]: writes}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
@@ -58,7 +58,7 @@ def insert_writes(transaction: WriteTransaction, commit: Commit) -> Outcome | No
         changes = [decide(write, transaction.current(write), commit=commit) for write in bulk.others]
     except HoldfastError:
         return None
-    version = transaction.version + 1
+    version = transaction.next_version()
     if not _insert_all(transaction, new, changes, counts=bulk.counts, version=version):
         return None
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
@@ -72,8 +72,7 @@ def _insert_all(
     counts: Mapping[tuple[Schema[Any], Column], list[Write]] = MappingProxyType({}),
     version: int,
 ) -> bool:
-    before, touched = transaction.version, set(transaction.touched)
-    transaction.version = version
+    touched = set(transaction.touched)
     transaction.connection.execute("SAVEPOINT bulk_insert")
     try:
         for change in changes:
@@ -88,7 +87,7 @@ def _insert_all(
         made = False
     if not made:
         transaction.connection.execute("ROLLBACK TO bulk_insert")
-        transaction.version, transaction.touched = before, touched
+        transaction.touched = touched
     transaction.connection.execute("RELEASE bulk_insert")
     return made
 

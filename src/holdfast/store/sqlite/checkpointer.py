@@ -8,6 +8,7 @@ writer copies the small rest between two batches.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from queue import SimpleQueue
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import apsw
 import structlog
 
-from holdfast.store.sqlite.connections import Options, busy_handler, one, open_connection
+from holdfast.store.sqlite.connections import BusyHandler, Options, one, open_connection
 
 # Counted are the pages that this process has appended since it last finished a checkpoint.
 PAGES: Final = 4_000
@@ -43,12 +44,8 @@ class Checkpointer:
 
     def advance(self, writer: apsw.Connection) -> None:
         """Take the next step of a checkpoint where one is due; called between two write transactions."""
-        try:
-            # A hook on the log would tell the same, but have each commit wait for the GIL once more.
-            self._pages += writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
-        except apsw.Error:
-            return  # a broken connection, which is replaced
-        if self._pages < self._next_pages:
+        self.count(writer)
+        if not self.is_due:
             return
         if self._copying or self._failed:
             if self._pages >= self._takeover_pages:
@@ -57,6 +54,17 @@ class Checkpointer:
             self._finish()
         else:
             self._request()
+
+    def count(self, writer: apsw.Connection) -> None:
+        """Count the pages that the last transactions have appended to the log."""
+        # A hook on the log would tell the same, but have each commit wait for the GIL once more.
+        with contextlib.suppress(apsw.Error):  # a broken connection, which is replaced
+            self._pages += writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `advance` may have something to do."""
+        return self._pages >= self._next_pages
 
     def close(self) -> None:
         """End the thread, after the pass it may be at."""
@@ -101,7 +109,7 @@ class Checkpointer:
         """Copy what was committed before now, beside further commits; tell whether that was possible."""
         if self._connection is None:
             self._connection = open_connection(self._options, writing=True)
-            self._connection.set_busy_handler(busy_handler(FINISH_S_MAX))
+            self._connection.set_busy_handler(BusyHandler(FINISH_S_MAX))
         for _ in range(PASSES):
             frames, copied = self._connection.wal_checkpoint()
             if copied < frames:

@@ -16,8 +16,9 @@ import apsw
 from holdfast.errors import ConfigError
 from holdfast.store.sqlite.connections import one
 
-# The mark may be that much older than the newest commit; each costs a sync of its own.
-MARK_S: Final = 0.5
+# Each costs a sync of its own. A mark is of the mark before it, so it may be older than the newest commit by
+# twice as much.
+MARK_S: Final = 0.25
 
 
 class CommitMark:
@@ -36,19 +37,20 @@ class CommitMark:
         lost = marked - one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         if lost > 0:
             raise ConfigError(
-                f"{self._database} has lost its {lost} newest changes: its log ({self._database}-wal) was "
-                "deleted or replaced after a crash. Put the log back, or restore a backup; to go on "
+                f"{self._database} has lost up to {lost} of its newest changes: its log ({self._database}-wal) "
+                "was deleted or replaced after a crash. Put the log back, or restore a backup; to go on "
                 f"without them, delete {self.file}",
                 "store",
             )
 
-    def note(self, version: int) -> None:
-        """Record a committed version, now and then."""
-        now_s = time.monotonic()
-        if version == self._version or now_s < self._next_s:
-            return
-        self._version, self._next_s = version, now_s + MARK_S
-        text = f"{self._store_id} {self._database.stat().st_ino} {version}\n".encode().ljust(100)
+    def is_due(self, version: int) -> bool:
+        """Whether this process has given out versions since its last mark, and that is a while ago."""
+        return version != self._version and time.monotonic() >= self._next_s
+
+    def write(self, committed: int, *, version: int) -> None:
+        """Record the newest version that the file had before this transaction, which must move it on."""
+        self._version, self._next_s = version, time.monotonic() + MARK_S
+        text = f"{self._store_id} {self._database.stat().st_ino} {committed}\n".encode().ljust(100)
         descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.pwrite(descriptor, text, 0)

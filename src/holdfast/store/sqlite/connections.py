@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -54,9 +54,9 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         # The log and the shared memory beside it take over its mode.
         create_file(path)
         connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
-        connection.set_busy_handler(busy_handler(options.busy_s))
-        if writing:
-            # Takes effect in an empty file only; it lets free pages go back to the disk bit by bit.
+        connection.set_busy_handler(BusyHandler(options.busy_s))
+        if writing and one(connection, "PRAGMA page_count")[0] == 0:
+            # Lets free pages go back to the disk bit by bit. In another file it would only be a write.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {options.synchronous}")
@@ -75,22 +75,25 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     return connection
 
 
-def busy_handler(busy_s: float) -> Callable[[int], bool]:
-    """Wait shortly and unevenly, so that a process that commits without pause can't starve this one."""
-    started = 0.0
+class BusyHandler:
+    """Waits for a lock shortly and unevenly, so that a process that commits without pause can't starve this one.
 
-    def wait(tries: int) -> bool:
-        nonlocal started
+    Where `waits` is unset, it gives up at once.
+    """
+
+    def __init__(self, busy_s: float) -> None:
+        self._busy_s, self._started = busy_s, 0.0
+        self.waits = True
+
+    def __call__(self, tries: int) -> bool:
         now = time.monotonic()
         if tries == 0:
-            started = now
-        if now - started > busy_s:
+            self._started = now
+        if not self.waits or now - self._started > self._busy_s:
             return False
         # A commit takes a fraction of a millisecond; whoever has waited for many need not look that often.
         time.sleep(random.uniform(0.00005, 0.0003 if tries < EAGER_TRIES else 0.001))
         return True
-
-    return wait
 
 
 def refused(fault: apsw.Error) -> HoldfastError:

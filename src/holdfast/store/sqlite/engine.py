@@ -148,9 +148,9 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         return int(one(self._connection, "PRAGMA data_version")[0])
 
     def _written_by_others(self) -> bool:
-        """Whether the newest version in the file is none of this process's own."""
-        newest = one(self._connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
-        return bool(newest != self._writer.committed)
+        """Whether the last process to commit was another."""
+        sql = "SELECT value FROM _holdfast_meta WHERE name = 'writer'"
+        return self._connection.execute(sql).fetchone() != (self._writer.token,)
 
     async def _in_thread(self, work: Callable[[apsw.Connection], T]) -> T:
         self._reader()

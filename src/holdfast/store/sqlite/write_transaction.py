@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,12 +15,23 @@ from holdfast.store.commit import Commit, Committed, Fence, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
+from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_batch import WriteBatch
 from holdfast.store.write_rules import Change, decide, needs_current
 
 PREFETCH_MIN: Final = 4
+VERSIONS_PER_BLOCK: Final = 4_096
 _JSON: Final = msgspec.json.Encoder()
+
+
+def create_meta(connection: apsw.Connection) -> None:
+    """Create the table of what a file says of itself, where there is none."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+    )
+    values = (("version", 0), ("store_id", secrets.token_hex(8)))
+    connection.executemany("INSERT OR IGNORE INTO _holdfast_meta VALUES (?, ?)", values)
 
 
 class WriteTransaction:
@@ -28,14 +40,35 @@ class WriteTransaction:
     def __init__(self, connection: apsw.Connection, mappings: dict[Schema[Any], SqliteTable]) -> None:
         self.connection, self.mappings = connection, mappings
         self.listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
-        self.version = 0
+        self.version = 0  # the newest that this process has given out
+        self._reserved = -1
         self.touched: set[Schema[Any]] = set()
         self.deleted = 0
         self._prefetched: dict[tuple[Schema[Any], str], Row] = {}
 
     def next_version(self) -> int:
+        if self.version >= self._reserved:
+            self.reserve_versions()
         self.version += 1
         return self.version
+
+    def reserve_versions(self) -> int:
+        """Reserve the next versions for this process; return the newest that was reserved before, by any.
+
+        A page of the file that would be written by each commit is so written by one of thousands.
+        """
+        before: int = one(self.connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        if before != self._reserved:
+            self.version = before  # those up to it are other processes'
+        self._reserved = self.version + VERSIONS_PER_BLOCK
+        self.connection.execute(
+            "UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (self._reserved,)
+        )
+        return before
+
+    def forget_versions(self) -> None:
+        """Forget what was reserved; to be called after a rollback, with which the reservation may be gone."""
+        self._reserved = -1
 
     def read(self, write: Write) -> StoredRow | None:
         mapping, key = self.mappings[write.schema], write.key
@@ -47,14 +80,14 @@ class WriteTransaction:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Make each commit by itself; those that touch the same document in their order."""
-        outcomes: dict[int, Outcome] = {}
-        if len(commits) != 1 or _is_fenced(commits[0]):
-            inserted = insert_commits(self, commits)
-            if inserted is not None:
-                return inserted
-            batch = WriteBatch(self, commits)
-            batch.execute()
-            outcomes = batch.outcomes
+        if len(commits) == 1 and not _is_fenced(commits[0]) and len(commits[0].writes) < PREFETCH_MIN:
+            return [self.commit(commits[0])]
+        inserted = insert_commits(self, commits)
+        if inserted is not None:
+            return inserted
+        batch = WriteBatch(self, commits)
+        batch.execute()
+        outcomes = batch.outcomes
         rest = [commit for number, commit in enumerate(commits) if number not in outcomes]
         if sum(len(commit.writes) for commit in rest) >= PREFETCH_MIN:
             self._prefetch(rest)

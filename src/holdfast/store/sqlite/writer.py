@@ -1,6 +1,8 @@
 """Group commit: the writer thread takes all commits waiting at a moment into one transaction.
 
 Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
+A small commit that comes alone is made in the event loop's thread, which saves two switches between threads,
+while the disk is fast and nobody else writes to the file.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
-from holdfast.store.sqlite.connections import Options, one, open_connection, refused
+from holdfast.store.sqlite.connections import BusyHandler, Options, one, open_connection, refused
 from holdfast.store.sqlite.statements import SqliteTable
-from holdfast.store.sqlite.write_transaction import WriteTransaction
+from holdfast.store.sqlite.write_transaction import WriteTransaction, create_meta
 
 COMMITS_PER_BATCH = 1_000
 SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
@@ -36,7 +38,14 @@ GATHER_STEP_S = 0.0001
 WATCH_S = 1.0
 STALLED_S = 3.0
 HANG_S = 5.0  # past the time a commit waits for the write lock
+# A commit in the event loop's thread stops the loop while the disk syncs. After one that took longer than the
+# limit, commits go to the writer thread for so many times as long: a slow disk stops the loop for one
+# percent of the time at most.
+IN_PLACE_S_MAX = 0.001
+IN_PLACE_PAUSE = 100
+IN_PLACE_WRITES_MAX = 8
 FAULT_S = 10.0
+RECLAIM_MIN = 500  # deleted documents
 WRITER_ENDED = "the thread that writes has ended; restart the process"
 WRITER_HANGS = "the thread that writes hangs; look at the disk, and restart the process"
 
@@ -52,7 +61,7 @@ class TransactionBody(Protocol):
 class WriteJob:
     """One caller's commits, or other work, and the future of the result."""
 
-    __slots__ = ("commits", "future", "result", "work")
+    __slots__ = ("commits", "future", "in_thread", "result", "work")
 
     def __init__(
         self,
@@ -63,6 +72,7 @@ class WriteJob:
     ) -> None:
         self.future, self.work, self.commits = future, work, commits
         self.result: Any = None
+        self.in_thread = False
 
 
 class SqliteWriter:
@@ -79,33 +89,43 @@ class SqliteWriter:
     ) -> None:
         self._board = board
         self._options, self._mappings = options, mappings
-        self._connection = open_connection(options, writing=True)
+        self._busy = BusyHandler(options.busy_s)
+        self._connection = self._connect()
         self._transaction = WriteTransaction(self._connection, mappings)
         self._checkpointer = Checkpointer(options)
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
-        self.committed = 0  # the newest version this process has committed
+        self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
+        self._is_last_writer = False
         self._shared_until = 0.0
         self._last_batch = 0
+        # A lone commit that waits for the end of the loop's turn, and how many jobs the thread has.
+        self._lone: WriteJob | None = None
+        self._in_thread = 0
+        self._in_place_from_s = 0.0
+        # Held by whoever uses the connection: the writer thread during a batch, the loop's in place.
+        self._using = threading.Lock()
         # The batch at work and since when: read by the watchdog, in the loop's thread.
         self._batch: list[WriteJob] = []
         self._batch_since_s = 0.0
         self._fault, self._fault_s = "", 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._mark = self._prepare_meta()
+        self._data_version = self._connection.data_version()  # after this process's newest commit
         self._thread.start()
         self._watchdog = loop.call_later(WATCH_S, self._watch)
+
+    def _connect(self) -> apsw.Connection:
+        connection = open_connection(self._options, writing=True)
+        connection.set_busy_handler(self._busy)
+        return connection
 
     def _prepare_meta(self) -> CommitMark:
         """Make sure that the file can be written and has lost nothing."""
         connection = self._connection
         try:
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
-            )
-            values = (("version", 0), ("store_id", secrets.token_hex(8)))
-            connection.executemany("INSERT OR IGNORE INTO _holdfast_meta VALUES (?, ?)", values)
+            create_meta(connection)
             if connection.changes():
                 # What identifies the store must not be in the log alone.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -133,8 +153,75 @@ class SqliteWriter:
             raise StoreUnavailableError("the store is closed")
         if not self._thread.is_alive():
             raise StoreUnavailableError(WRITER_ENDED)
-        self._queue.put(job)
+        if self._lone is not None:
+            self._end_lone()
+        elif self._in_thread == 0 and job.work is None and _is_small(job.commits):
+            self._lone = job
+            self._loop.call_soon(self._commit_lone)
+            return job.future
+        self._hand_over(job)
         return job.future
+
+    def _hand_over(self, job: WriteJob) -> None:
+        job.in_thread = True
+        self._in_thread += 1
+        self._queue.put(job)
+
+    def _forget(self, job: WriteJob) -> None:
+        """Count a job of the thread as done, once."""
+        self._in_thread -= job.in_thread
+        job.in_thread = False
+
+    def _end_lone(self) -> None:
+        """Hand the commit that was to be made in place to the thread: it is not alone, or can't be."""
+        job, self._lone = self._lone, None
+        if job is not None:
+            self._hand_over(job)
+
+    def _commit_lone(self) -> None:
+        """Commit in the loop's thread what nobody else came to share a transaction with."""
+        job = self._lone
+        if job is None or not self._may_commit_in_place() or not self._using.acquire(blocking=False):
+            self._end_lone()
+            return
+        try:
+            made = self._commit_in_place(job)
+        finally:
+            self._using.release()
+        if made:
+            self._lone = None
+            self._deliver([job], self._transaction.touched)
+        else:
+            self._end_lone()
+
+    def _may_commit_in_place(self) -> bool:
+        """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
+        now_s = time.monotonic()
+        tidy = self._transaction.deleted < RECLAIM_MIN and not self._checkpointer.is_due
+        quick = now_s >= self._in_place_from_s and not self._mark.is_due(self._transaction.version)
+        return tidy and quick and now_s >= self._shared_until
+
+    def _commit_in_place(self, job: WriteJob) -> bool:
+        """Commit without waiting for a lock; where another process holds it, the thread must wait."""
+        started_s = time.monotonic()
+        self._busy.waits = False
+        try:
+            self._attempt([job])
+        except apsw.BusyError:
+            self._rollback()
+            return False
+        except Exception as fault:
+            self._rollback()
+            self._fail(job, fault)
+        else:
+            self._fault = ""
+        finally:
+            self._busy.waits = True
+            took_s = time.monotonic() - started_s
+            if took_s > IN_PLACE_S_MAX:
+                self._in_place_from_s = started_s + took_s * IN_PLACE_PAUSE
+        self._checkpointer.count(self._connection)
+        return True
 
     @property
     def problem(self) -> str | None:
@@ -152,6 +239,7 @@ class SqliteWriter:
         hangs = self._batch and time.monotonic() - self._batch_since_s > self._options.busy_s + HANG_S
         if ended or hangs:
             for job in [*self._batch, *self._drain_queue()]:
+                self._forget(job)
                 if not job.future.done():
                     job.future.set_exception(OutcomeUnknownError(WRITER_ENDED if ended else WRITER_HANGS))
         if not self._closed:
@@ -169,6 +257,7 @@ class SqliteWriter:
         if not self._closed:
             self._closed = True
             self._watchdog.cancel()
+            self._end_lone()
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
@@ -180,7 +269,8 @@ class SqliteWriter:
                 self._last_batch = len(jobs)
                 if jobs:
                     self._batch_since_s, self._batch = time.monotonic(), jobs
-                    self._transact_safely(jobs)
+                    with self._using:
+                        self._transact_safely(jobs)
                     self._batch = []
         finally:
             self._checkpointer.close()
@@ -229,9 +319,7 @@ class SqliteWriter:
                 for job in jobs:
                     self._transact([job])
                 return
-            jobs[0].result = _as_error(fault)
-            if isinstance(jobs[0].result, StoreUnavailableError):
-                self._fault, self._fault_s = jobs[0].result.message, time.monotonic()
+            self._fail(jobs[0], fault)
         else:
             self._fault = ""
         self._respond(jobs)
@@ -241,31 +329,34 @@ class SqliteWriter:
             # Other processes poll for the write lock, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))
 
+    def _fail(self, job: WriteJob, fault: Exception) -> None:
+        job.result = _as_error(fault)
+        if isinstance(job.result, StoreUnavailableError):
+            self._fault, self._fault_s = job.result.message, time.monotonic()
+
     def _attempt(self, jobs: list[WriteJob]) -> None:
         transaction, connection = self._transaction, self._connection
         transaction.touched = set()
         connection.execute("BEGIN IMMEDIATE")
-        transaction.version = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        if connection.data_version() != self._data_version:
+            self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
+        if self._mark.is_due(transaction.version):
+            self._mark.write(transaction.reserve_versions(), version=transaction.version)
         before = transaction.version
-        self._mark.note(before)
-        if before != self.committed:
-            self._shared_until = time.monotonic() + SHARED_S
-        for work, group in groupby(jobs, lambda job: job.work):
-            if work is None:
-                _commit_all(transaction, list(group))
-            else:
-                for job in group:
-                    job.result = work(transaction)
-        if transaction.version != before:
-            connection.execute(
-                "UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (transaction.version,)
-            )
+        if len(jobs) == 1 and jobs[0].work is None:
+            jobs[0].result = transaction.commits(jobs[0].commits)
+        else:
+            _do_all(transaction, jobs)
+        if transaction.version != before and not self._is_last_writer:
+            connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES ('writer', ?)", (self.token,))
         connection.execute("COMMIT")
-        self.committed = transaction.version
+        self._is_last_writer |= transaction.version != before
+        self._data_version = connection.data_version()
         if self._board is not None and transaction.touched:
             self._board.post(transaction.touched)
 
     def _rollback(self) -> None:
+        self._transaction.forget_versions()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -276,7 +367,7 @@ class SqliteWriter:
     def _replace_connection(self) -> None:
         """Open another connection; where that fails, the next batch fails on this one and tries again."""
         try:
-            connection = open_connection(self._options, writing=True)
+            connection = self._connect()
         except StoreUnavailableError as fault:
             log.error("no other connection could be opened", error=fault.message)
             return
@@ -294,6 +385,7 @@ class SqliteWriter:
 
     def _deliver(self, jobs: list[WriteJob], touched: set[Schema[Any]]) -> None:
         for job in jobs:
+            self._forget(job)
             if job.future.done():
                 continue
             if isinstance(job.result, BaseException):
@@ -305,7 +397,7 @@ class SqliteWriter:
 
     def _reclaim(self) -> None:
         """Give free pages back to the disk, a few at a time and only when nobody waits."""
-        if self._transaction.deleted < 500 or not self._queue.empty():
+        if self._transaction.deleted < RECLAIM_MIN or not self._queue.empty():
             return
         self._transaction.deleted = 0
         try:
@@ -320,6 +412,19 @@ class SqliteWriter:
         total = one(self._connection, "PRAGMA page_count")[0]
         if free > 256 and free * 4 > total:
             self._connection.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
+
+
+def _is_small(commits: Sequence[Commit]) -> bool:
+    return len(commits) == 1 and len(commits[0].writes) <= IN_PLACE_WRITES_MAX
+
+
+def _do_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
+    for work, group in groupby(jobs, lambda job: job.work):
+        if work is None:
+            _commit_all(transaction, list(group))
+        else:
+            for job in group:
+                job.result = work(transaction)
 
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:

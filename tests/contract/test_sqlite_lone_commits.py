@@ -1,0 +1,251 @@
+"""On SQLite a lone commit is made in the event loop's thread; versions are reserved in blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.app import open_store
+from holdfast.errors import AlreadyExistsError, StoreUnavailableError
+from holdfast.store import Committed, Store, create, delete, patch
+from holdfast.store.sqlite import SqliteEngine
+from holdfast.store.sqlite import writer as sqlite_writer
+from holdfast.store.sqlite.write_transaction import VERSIONS_PER_BLOCK, WriteTransaction
+from tests.faults.small_disk import Filling
+
+WRITER = "holdfast-sqlite-writer"
+Executed = list[tuple[str, str]]  # the thread's name and the statement's first word
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> Executed:
+    """The statements of connections that are opened from now on, each with its thread."""
+    found: Executed = []
+
+    def note(cursor: object, statement: str, values: object) -> bool:
+        found.append((threading.current_thread().name, statement.split()[0]))
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    monkeypatch.setattr(apsw, "connection_hooks", [hook])
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, [Filling])
+    await store.migrate()
+    # The mark of the newest commit is written by the second commit and then rarely.
+    await store.settle([[create(Filling(id="first"))]])
+    await store.settle([[create(Filling(id="second"))]])
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _engine(store: Store) -> SqliteEngine:
+    assert isinstance(store.engine, SqliteEngine)
+    return store.engine
+
+
+def _never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the disk of a busy machine takes."""
+    monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)
+
+
+async def test_a_lone_commit_is_three_statements_in_the_threads_of_its_caller(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        executed.clear()
+        await store.commit(create(Filling(id="a")))
+        here = threading.current_thread().name
+        assert executed == [(here, "BEGIN"), (here, "INSERT"), (here, "COMMIT")]
+
+
+async def test_commits_of_the_same_turn_share_a_transaction_in_the_writer_thread(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        executed.clear()
+        await asyncio.gather(*(store.commit(create(Filling(id=str(n)))) for n in range(5)))
+        assert {thread for thread, _ in executed} == {WRITER}
+        # The thread may have begun with the first of them.
+        assert [word for _, word in executed].count("COMMIT") <= 2
+
+
+async def test_other_tasks_run_between_lone_commits(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        for number in range(20):
+            await store.commit(create(Filling(id=str(number))))
+        counting.cancel()
+        assert turns >= 20
+
+
+async def test_after_a_slow_commit_the_next_go_to_the_writer_thread(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _opened(sqlite_url) as store:
+        monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 0.0)
+        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e9)
+        _engine(store)._writer._in_place_from_s = 0.0
+        executed.clear()
+        await store.commit(create(Filling(id="a")))
+        await store.commit(create(Filling(id="b")))
+        here = threading.current_thread().name
+        assert [thread for thread, _ in executed] == [here] * 3 + [WRITER] * 3
+
+
+async def test_a_lock_held_by_another_process_does_not_stop_the_loop(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        other = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(store.commit(create(Filling(id="a"))))
+        for _ in range(10):
+            await asyncio.sleep(0)  # would never return while a lock is waited for in this thread
+        assert not waiting.done()
+        other.execute("ROLLBACK")
+        other.close()
+        await waiting
+        assert await store.get(Filling, "a") is not None
+
+
+async def test_a_refused_lone_commit_gives_the_reason_and_leaves_no_transaction(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        with pytest.raises(AlreadyExistsError):
+            await store.commit(create(Filling(id="first")))
+        await store.commit(create(Filling(id="a")))
+        assert not _engine(store)._writer._connection.in_transaction
+
+
+async def test_a_lone_commit_that_fails_is_rolled_back_and_named(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        full = apsw.FullError("database or disk is full")
+
+        def fail(self: WriteTransaction, commits: object) -> list[object]:
+            self.next_version()
+            raise full
+
+        with monkeypatch.context() as patched:
+            patched.setattr(WriteTransaction, "commits", fail)
+            with pytest.raises(StoreUnavailableError, match="disk is full"):
+                await store.commit(create(Filling(id="a")))
+        assert "disk is full" in (store.engine.problem or "")
+        await store.commit(create(Filling(id="a")))
+        assert store.engine.problem is None
+
+
+async def test_a_commit_under_way_at_the_end_is_made(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        committing = asyncio.ensure_future(store.commit(create(Filling(id="last"))))
+        await asyncio.sleep(0)
+        await store.close()
+        await committing
+    again = await open_store(sqlite_url, [Filling])
+    assert await again.get(Filling, "last") is not None
+    await again.close()
+
+
+async def _version(store: Store, id: str) -> int:
+    outcome = await store.commit(create(Filling(id=id)))
+    return outcome.versions[0]
+
+
+async def test_no_version_is_given_out_twice_by_processes_that_take_turns(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as one, _opened_again(sqlite_url) as two:
+        versions = [await _version(store, f"{n}-{store is one}") for n in range(20) for store in (one, two)]
+        gone = await one.commit(delete(Filling, "0-True"))
+        versions.append(await _version(two, "0-True"))
+        assert gone.versions == (0,)
+        assert len(set(versions)) == 41
+        seen = await one.get(Filling, "0-True")
+        assert seen is not None
+        assert seen.version == versions[-1]
+
+
+@contextlib.asynccontextmanager
+async def _opened_again(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, [Filling])
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_more_versions_than_a_block_are_given_out_by_one_batch(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        for number in range(0, VERSIONS_PER_BLOCK + 600, 500):
+            writes = [
+                [patch(Filling, "first", changes={"text": str(n)})] for n in range(number, number + 500)
+            ]
+            outcomes = await store.settle(writes)
+            versions = [o.versions[0] for o in outcomes if isinstance(o, Committed)]
+            assert versions == sorted(set(versions))
+            assert len(versions) == 500
+
+
+async def test_versions_of_a_transaction_that_was_rolled_back_are_reserved_anew(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as one, _opened_again(sqlite_url) as two:
+
+        def give_out_and_fail(transaction: WriteTransaction) -> None:
+            transaction.reserve_versions()
+            transaction.next_version()
+            raise ValueError
+
+        with pytest.raises(ValueError):
+            await _engine(one)._writer.do(give_out_and_fail)
+        versions = [await _version(store, f"{n}-{store is one}") for n in range(5) for store in (two, one)]
+        assert len(set(versions)) == 10
+
+
+async def test_the_newest_version_in_the_file_is_rarely_written(sqlite_url: str, executed: Executed) -> None:
+    async with _opened(sqlite_url) as store:
+        before = _stored_version(sqlite_url)
+        executed.clear()
+        for number in range(50):
+            await store.settle([[create(Filling(id=str(number)))]])
+        assert _stored_version(sqlite_url) - before < 50 + VERSIONS_PER_BLOCK
+        # At most once for each mark of the newest commit.
+        assert [word for _, word in executed].count("UPDATE") <= 5
+
+
+def _stored_version(url: str) -> int:
+    with contextlib.closing(apsw.Connection(str(Path(url.removeprefix("sqlite:///"))))) as connection:
+        row = connection.execute("SELECT value FROM _holdfast_meta WHERE name = 'version'").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+async def test_commits_of_another_process_are_told_from_this_ones(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as one, _opened_again(sqlite_url) as two:
+        assert not _engine(one)._written_by_others()
+        await two.commit(create(Filling(id="two")))
+        assert _engine(one)._written_by_others()
+        assert not _engine(two)._written_by_others()
+        await one.commit(create(Filling(id="one")))
+        assert not _engine(one)._written_by_others()
+        assert _engine(two)._written_by_others()
