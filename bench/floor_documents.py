@@ -1,13 +1,12 @@
 """Documents on our table by the driver alone: the floor of one caller.
 
-Our tables, indexes and documents and our promises, none of our code. On SQLite another thread writes, as an
-event loop that must not wait for the disk needs it. On PostgreSQL a write is the statement that our writer
-sends, with the mark that tells its outcome after a broken link and the notification of other processes.
+Our tables, indexes and documents and our promises, none of our code. On SQLite a lone commit is made in
+place, as ours is. On PostgreSQL a write is the statement that our writer sends, with the mark that tells its
+outcome after a broken link and the notification of other processes.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import apsw
@@ -32,37 +31,34 @@ _UPDATE = "UPDATE events SET _version = ?, _body = ?, _patch = NULL WHERE rowid 
 
 
 class FloorSqlite:
-    """Writes in another thread and reads in place."""
+    """Writes and reads in place."""
 
-    def __init__(self, writing: apsw.Connection, reading: apsw.Connection) -> None:
-        self._writing, self._reading = writing, reading
-        self._group = raw_sqlite.GroupCommit(writing)
+    def __init__(self, link: apsw.Connection) -> None:
+        self._link = link
 
     async def create(self, event: Event) -> None:
-        await self._group.insert(event)
+        self._link.execute(raw_sqlite.INSERT, _row(event, 1))
 
     async def update(self, id: str, weight: float) -> None:
-        await self._group.do(partial(self._update, id, weight))
-
-    def _update(self, id: str, weight: float) -> None:
-        row = self._writing.execute(_READ, (id,)).fetchone()
+        self._link.execute("BEGIN IMMEDIATE")
+        row = self._link.execute(_READ, (id,)).fetchone()
         assert row is not None
         version, body, _, number = row
         event = _DECODE(body)
         event.weight = weight
-        self._writing.execute(_UPDATE, (version + 1, _ENCODE(event).decode(), number))
+        self._link.execute(_UPDATE, (version + 1, _ENCODE(event).decode(), number))
+        self._link.execute("COMMIT")
 
     async def get(self, id: str) -> Event:
-        row = self._reading.execute(raw_sqlite.GET, (id,)).fetchone()
+        row = self._link.execute(raw_sqlite.GET, (id,)).fetchone()
         assert row is not None
         return _DECODE(row[0])
 
     async def page(self, kind: str) -> list[Event]:
-        return [_DECODE(body) for _, _, body, _ in self._reading.execute(_PAGE, (kind,))]
+        return [_DECODE(body) for _, _, body, _ in self._link.execute(_PAGE, (kind,))]
 
     async def close(self) -> None:
-        self._group.close()
-        self._reading.close()
+        self._link.close()
 
 
 class FloorPostgres:
@@ -101,5 +97,5 @@ def _row(event: Event, version: int) -> tuple[Any, ...]:
 async def open_floor(url: str) -> FloorSqlite | FloorPostgres:
     """The floor on a store that was made and filled by ours."""
     if url.startswith("sqlite"):
-        return FloorSqlite(raw_sqlite.connect(url), raw_sqlite.connect(url))
+        return FloorSqlite(raw_sqlite.connect(url))
     return FloorPostgres(await raw_postgres.connect(url))

@@ -96,11 +96,15 @@ def bare(url: str) -> AsyncIterator[Enqueue]:
 
 
 async def floor_sqlite(url: str) -> AsyncIterator[Enqueue]:
-    group = raw_sqlite.GroupCommit(raw_sqlite.connect(url, OUTBOX_MODELS.all))
+    link = raw_sqlite.connect(url, OUTBOX_MODELS.all)
+    group = raw_sqlite.GroupCommit(link)
 
     async def enqueue(bodies: Sequence[bytes]) -> None:
         rows = [sqlite_row(new_delivery(body)) for body in bodies]
-        await group.put([*chain.from_iterable(rows)], sqlite_insert(len(rows)))
+        if len(rows) == 1:
+            link.execute(sqlite_insert(1), rows[0])  # in place, as a lone commit of ours
+        else:
+            await group.put([*chain.from_iterable(rows)], sqlite_insert(len(rows)))
 
     yield enqueue
     group.close()

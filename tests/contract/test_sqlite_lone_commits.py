@@ -62,7 +62,7 @@ def _never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)
 
 
-async def test_a_lone_commit_is_three_statements_in_the_threads_of_its_caller(
+async def test_a_lone_commit_is_three_statements_in_the_thread_of_its_caller(
     sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _never_slow(monkeypatch)
@@ -214,9 +214,9 @@ async def test_versions_of_a_transaction_that_was_rolled_back_are_reserved_anew(
         def give_out_and_fail(transaction: WriteTransaction) -> None:
             transaction.reserve_versions()
             transaction.next_version()
-            raise ValueError
+            raise ValueError("after the reservation")
 
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="after the reservation"):
             await _engine(one)._writer.do(give_out_and_fail)
         versions = [await _version(store, f"{n}-{store is one}") for n in range(5) for store in (two, one)]
         assert len(set(versions)) == 10

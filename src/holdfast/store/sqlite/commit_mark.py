@@ -37,9 +37,9 @@ class CommitMark:
         lost = marked - one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         if lost > 0:
             raise ConfigError(
-                f"{self._database} has lost up to {lost} of its newest changes: its log ({self._database}-wal) "
-                "was deleted or replaced after a crash. Put the log back, or restore a backup; to go on "
-                f"without them, delete {self.file}",
+                f"{self._database} has lost up to {lost} of its newest changes: its log "
+                f"({self._database}-wal) was deleted or replaced after a crash. Put the log back, or restore "
+                f"a backup; to go on without them, delete {self.file}",
                 "store",
             )
 

@@ -76,9 +76,9 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
 
 
 class BusyHandler:
-    """Waits for a lock shortly and unevenly, so that a process that commits without pause can't starve this one.
+    """Waits for a lock, or gives up at once where `waits` is unset.
 
-    Where `waits` is unset, it gives up at once.
+    Shortly and unevenly, so that a process that commits without pause can't starve this one.
     """
 
     def __init__(self, busy_s: float) -> None:

@@ -95,9 +95,8 @@ def _schema_version(connection: apsw.Connection) -> int:
 def _inspect(connection: apsw.Connection, mappings: list[SqliteTable]) -> InspectedSchema:
     views: dict[str, InspectedView] = {}
     found, stored = InspectedSchema(views=views), dict[str, dict[str, str]]()
-    found.notes = dict(
-        connection.execute("SELECT name, value FROM _holdfast_meta WHERE name NOT IN ('version', 'writer')")
-    )
+    notes = "SELECT name, value FROM _holdfast_meta WHERE name NOT IN ('version', 'writer')"
+    found.notes = dict(connection.execute(notes))
     # Read once: it has no index, and hundreds of rows.
     rows = connection.execute("SELECT tbl_name, name, sql FROM sqlite_master WHERE type IN ('index', 'view')")
     for table, name, sql in rows:
