@@ -12,6 +12,7 @@ from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.model import Claim, Document, Index, Retention, document, schema_of
 from holdfast.store import MigrationRequest, Query, Store, create
+from holdfast.store.sql import tables
 from holdfast.store.sql.backfill import Backfill, prepare_row
 from holdfast.store.sqlite.statements import SqliteTable
 
@@ -71,6 +72,14 @@ class OlderErrand(Document):
 class FinishedErrand(Document):
     id: str
     finished_at: datetime | None = None
+
+
+@document("posts/{id}", indexes=[Index("topic", "-at"), Index("tags[]", "-at"), Index("at")])
+class Post(Document):
+    id: str
+    topic: str
+    at: int
+    tags: list[str] = []
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -168,3 +177,47 @@ async def test_a_release_with_a_full_index_for_its_retention_works_beside_one_wi
     older = await migrated(url, OlderErrand)
     assert [one.id for one in (await older.query(Query(OlderErrand).order_by("finished_at"))).docs] == [*"df"]
     await older.close()
+
+
+def _in_the_declared_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create indexes as earlier releases did."""
+    terms = tables._ordered_terms
+    monkeypatch.setattr(
+        tables,
+        "_ordered_terms",
+        lambda *words, mirrored, dialect: terms(*words, mirrored=False, dialect=dialect),
+    )
+
+
+async def _newest_first(store: Store) -> list[list[int]]:
+    topic = Query(Post).where("topic", "==", "a")
+    tagged = Query(Post).where("tags", "array-contains", "x")
+    forward, backward = [
+        [post.at for post in (await store.query(query)).docs]
+        for query in (topic.order_by("at"), topic.order_by("-at"))
+    ]
+    listed = [post.at for post in (await store.query(tagged.order_by("-at"))).docs]
+    ranged = [p.at for p in (await store.query(topic.where("at", ">=", 2).order_by("-at").limit(2))).docs]
+    return [forward, backward, listed, ranged]
+
+
+async def test_an_index_in_the_order_of_earlier_releases_serves_until_it_is_rebuilt(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        _in_the_declared_order(earlier)
+        older = await open_store(url, [Post])
+        await older.migrate()
+        await older.settle([create(Post(id=str(n), topic="a", at=n, tags=["x"]))] for n in range(5))
+        await older.close()
+    store = await open_store(url, [Post])
+    expected = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [4, 3, 2, 1, 0], [4, 3]]
+    assert await _newest_first(store) == expected
+    beside = MigrationRequest(other_releases=True)
+    assert await store.diff(beside) == []
+    assert await store.migrate(beside) == []
+    rebuilt = ["rebuild index posts__topic_at_desc", "rebuild index posts__tags_at_desc"]
+    assert sorted(await store.migrate()) == sorted(rebuilt)
+    assert await store.diff() == []
+    assert await _newest_first(store) == expected
+    await store.close()

@@ -68,11 +68,15 @@ async def inspect(
         )
     found.views = await _inspect_views(connection, views)
     declared = {index.name: _shape(index) for table in tables for index in table.indexes}
+    mirrors = {i.name: _shape(i.mirrored) for t in tables for i in t.indexes if i.mirror}
     for row in await connection.fetch(_INDEXES, names):
         columns = tuple(row["columns"])
         shape = (columns, tuple(row["options"]), row["partial"])
-        index = InspectedIndex(columns, shape == declared.get(row["name"]), usable=row["valid"])
-        found.indexes.setdefault(row["table"], {})[row["name"]] = index
+        name = row["name"]
+        index = InspectedIndex(
+            columns, shape == declared.get(name), usable=row["valid"], mirrored=shape == mirrors.get(name)
+        )
+        found.indexes.setdefault(row["table"], {})[name] = index
     return found
 
 

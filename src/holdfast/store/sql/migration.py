@@ -17,11 +17,15 @@ from holdfast.store.sql.views import InspectedView
 
 
 class InspectedIndex(msgspec.Struct, frozen=True):
-    """An index of the database: its columns, whether it is as declared, and whether it was built entirely."""
+    """An index of the database: its columns, whether it is as declared, and whether it was built entirely.
+
+    One that is `mirrored` has the opposite order, and serves the same queries.
+    """
 
     columns: tuple[str, ...]
     as_declared: bool
     usable: bool = True
+    mirrored: bool = False
 
 
 class InspectedSchema(msgspec.Struct, kw_only=True):
@@ -248,7 +252,13 @@ class _TablePlan:
         existing = self._found.indexes.get(table.name, {})
         wanted = {index.name: index for index in table.indexes}
         how = self._dialect.concurrently if table.name in self._found.columns else ""
-        current = {n for n, index in existing.items() if index.as_declared and index.usable and n in wanted}
+        usable = {name: index for name, index in existing.items() if index.usable and name in wanted}
+        current = {name for name, index in usable.items() if index.as_declared or index.mirrored}
+        for name in sorted(name for name in current - self._dropped if usable[name].mirrored):
+            yield MigrationStep(
+                label=f"rebuild index {name}", concurrent=bool(how), effect="align",
+                statements=(f"DROP INDEX {how}IF EXISTS {quote(name)}", create_index(wanted[name], how)),
+            )  # fmt: skip
         for name in sorted(existing.keys() - current - self._dropped):
             drop = f"DROP INDEX {self._dialect.concurrently}IF EXISTS {quote(name)}"
             yield MigrationStep(

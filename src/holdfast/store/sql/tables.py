@@ -29,10 +29,17 @@ class TableColumn(msgspec.Struct, frozen=True):
 
 
 class TableIndex(msgspec.Struct, frozen=True):
+    """An index. `mirror` are the terms in the opposite order, which serve the same queries."""
+
     name: str
     table: str
     terms: tuple[str, ...]
     where: str = ""
+    mirror: tuple[str, ...] = ()
+
+    @property
+    def mirrored(self) -> TableIndex:
+        return msgspec.structs.replace(self, terms=self.mirror)
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -102,8 +109,9 @@ def _indexes(
 ) -> list[TableIndex]:
     found = []
     for index in plain:
-        name, terms = index_name(table, index, dialect), _terms(schema, index, index.fields, dialect)
-        found.append(TableIndex(name, table, terms, index_condition(index, name, dialect=dialect)))
+        name = index_name(table, index, dialect)
+        terms, mirror = _terms(schema, index, index.fields, dialect)
+        found.append(TableIndex(name, table, terms, index_condition(index, name, dialect=dialect), mirror))
     return found + _claim_indexes(schema, table, dialect)
 
 
@@ -122,10 +130,31 @@ def _joined(condition: str, mark: str) -> str:
 
 def _terms(
     schema: Schema[Any], index: ResolvedIndex, fields: tuple[IndexField, ...], dialect: Dialect
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the terms of an index and, where the newest come first as it is declared, also that order.
+
+    Databases scan an index in either direction, but new entries are cheap only at the end of their range: at
+    its beginning SQLite rebalances pages for every third of them.
+    """
+    terms = _ordered_terms(schema, index, fields, dialect=dialect, mirrored=index.key_descending)
+    if not index.key_descending:
+        return terms, ()
+    return terms, _ordered_terms(schema, index, fields, dialect=dialect, mirrored=False)
+
+
+def _ordered_terms(
+    schema: Schema[Any],
+    index: ResolvedIndex,
+    fields: tuple[IndexField, ...],
+    *,
+    dialect: Dialect,
+    mirrored: bool,
 ) -> tuple[str, ...]:
     terms = [quote(name) for name in scope_columns(schema, index)]
-    terms += [dialect.ordered(quote(ITEM if f.member else f.column.stored), f.descending) for f in fields]
-    return (*terms, dialect.ordered(dialect.tie(quote(KEY)), index.key_descending))
+    for field in fields:
+        name = ITEM if field.member else field.column.stored
+        terms.append(dialect.ordered(quote(name), field.descending != mirrored))
+    return (*terms, dialect.ordered(dialect.tie(quote(KEY)), index.key_descending != mirrored))
 
 
 def claim_index(table: str, dialect: Dialect, *, lanes: bool) -> str:
@@ -162,8 +191,9 @@ def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Diale
     columns += [
         TableColumn(f.column.stored, dialect.types[f.column.kind]) for f in index.fields if not f.member
     ]
-    own_name, terms = index_name(table, index, dialect), _terms(schema, index, index.fields, dialect)
-    own = TableIndex(own_name, name, terms, index_condition(index, own_name, dialect=dialect))
+    own_name = index_name(table, index, dialect)
+    terms, mirror = _terms(schema, index, index.fields, dialect)
+    own = TableIndex(own_name, name, terms, index_condition(index, own_name, dialect=dialect), mirror)
     return Table(name, tuple(columns), (KEY, ITEM), (own,), items_of=index.name)
 
 

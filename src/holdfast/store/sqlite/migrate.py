@@ -118,8 +118,13 @@ def _inspect_table(
     if existing := dict(columns):
         found.columns[table.name] = existing
     declared = {index.name: _text(create_index(index)) for index in table.indexes}
+    mirrors = {i.name: _text(create_index(i.mirrored)) for i in table.indexes if i.mirror}
     found.indexes[table.name] = {
-        name: InspectedIndex(_index_columns(connection, name), _text(sql) == declared.get(name))
+        name: InspectedIndex(
+            _index_columns(connection, name),
+            _text(sql) == declared.get(name),
+            mirrored=_text(sql) == mirrors.get(name),
+        )
         for name, sql in stored.items()
         if sql
     }
