@@ -1,4 +1,4 @@
-"""On SQLite a lone commit is made in the event loop's thread; versions are reserved in blocks."""
+"""On SQLite a lone commit is made in the event loop's thread; versions are reserved in blocks; few pages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.errors import AlreadyExistsError, StoreUnavailableError
+from holdfast.model import Document, Index, document
 from holdfast.store import Committed, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
 from holdfast.store.sqlite import writer as sqlite_writer
@@ -249,3 +250,32 @@ async def test_commits_of_another_process_are_told_from_this_ones(sqlite_url: st
         await one.commit(create(Filling(id="one")))
         assert not _engine(one)._written_by_others()
         assert _engine(two)._written_by_others()
+
+
+@document("ascending/{id}", indexes=[Index("topic", "at")])
+class OldestFirst(Document):
+    id: str
+    topic: str
+    at: int
+
+
+@document("descending/{id}", indexes=[Index("topic", "-at")])
+class NewestFirst(OldestFirst):
+    pass
+
+
+async def test_an_index_with_the_newest_first_writes_no_more_pages_than_one_with_the_oldest_first(
+    tmp_path: Path,
+) -> None:
+    pages: list[int] = []
+    for cls in (OldestFirst, NewestFirst):
+        store = await open_store(f"sqlite:///{tmp_path}/{cls.__name__}.db", [cls])
+        await store.migrate()
+        writer = _engine(store)._writer
+        writer._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)
+        before = writer._checkpointer._pages
+        for number in range(400):
+            await store.settle([[create(cls(id=f"{number:030}", topic="t" * 20, at=number))]])
+        pages.append(writer._checkpointer._pages - before)
+        await store.close()
+    assert pages[1] <= pages[0] * 1.02, pages
