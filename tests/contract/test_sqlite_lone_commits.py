@@ -63,7 +63,7 @@ def _never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)
 
 
-async def test_a_lone_commit_is_three_statements_in_the_thread_of_its_caller(
+async def test_a_lone_create_is_one_statement_in_the_thread_of_its_caller(
     sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _never_slow(monkeypatch)
@@ -71,7 +71,10 @@ async def test_a_lone_commit_is_three_statements_in_the_thread_of_its_caller(
         executed.clear()
         await store.commit(create(Filling(id="a")))
         here = threading.current_thread().name
-        assert executed == [(here, "BEGIN"), (here, "INSERT"), (here, "COMMIT")]
+        assert executed == [(here, "INSERT")]
+        executed.clear()
+        await store.commit(create(Filling(id="b")), delete(Filling, "a"))
+        assert (executed[0], executed[-1]) == ((here, "BEGIN"), (here, "COMMIT"))
 
 
 async def test_commits_of_the_same_turn_share_a_transaction_in_the_writer_thread(
@@ -115,7 +118,7 @@ async def test_after_a_slow_commit_the_next_go_to_the_writer_thread(
         await store.commit(create(Filling(id="a")))
         await store.commit(create(Filling(id="b")))
         here = threading.current_thread().name
-        assert [thread for thread, _ in executed] == [here] * 3 + [WRITER] * 3
+        assert executed == [(here, "INSERT"), *((WRITER, word) for word in ("BEGIN", "INSERT", "COMMIT"))]
 
 
 async def test_a_lock_held_by_another_process_does_not_stop_the_loop(sqlite_url: str) -> None:
@@ -147,12 +150,12 @@ async def test_a_lone_commit_that_fails_is_rolled_back_and_named(
     async with _opened(sqlite_url) as store:
         full = apsw.FullError("database or disk is full")
 
-        def fail(self: WriteTransaction, commits: object) -> list[object]:
+        def fail(self: WriteTransaction, commit: object) -> None:
             self.next_version()
             raise full
 
         with monkeypatch.context() as patched:
-            patched.setattr(WriteTransaction, "commits", fail)
+            patched.setattr(WriteTransaction, "commit", fail)
             with pytest.raises(StoreUnavailableError, match="disk is full"):
                 await store.commit(create(Filling(id="a")))
         assert "disk is full" in (store.engine.problem or "")
@@ -248,6 +251,7 @@ async def test_commits_of_another_process_are_told_from_this_ones(sqlite_url: st
         assert _engine(one)._written_by_others()
         assert not _engine(two)._written_by_others()
         await one.commit(create(Filling(id="one")))
+        await _engine(one)._writer.do(lambda transaction: None)  # what the commit left to the thread
         assert not _engine(one)._written_by_others()
         assert _engine(two)._written_by_others()
 
@@ -279,3 +283,22 @@ async def test_an_index_with_the_newest_first_writes_no_more_pages_than_one_with
         pages.append(writer._checkpointer._pages - before)
         await store.close()
     assert pages[1] <= pages[0] * 1.02, pages
+
+
+async def test_a_lone_create_notices_that_another_process_has_committed(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as one, _opened_again(sqlite_url) as two:
+        await two.commit(create(Filling(id="two")))
+        executed.clear()
+        await one.commit(create(Filling(id="one")))
+        await _engine(one)._writer.do(lambda transaction: None)
+        here = threading.current_thread().name
+        # The row that names this process as the last to commit.
+        assert executed[:3] == [(here, "INSERT"), (WRITER, "BEGIN"), (WRITER, "INSERT")]
+        executed.clear()
+        await one.commit(create(Filling(id="next")))
+        assert executed == [(WRITER, "BEGIN"), (WRITER, "INSERT"), (WRITER, "COMMIT")]
+        with pytest.raises(AlreadyExistsError):
+            await one.commit(create(Filling(id="two")))

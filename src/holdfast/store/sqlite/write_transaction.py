@@ -121,6 +121,15 @@ class WriteTransaction:
         version = self.next_version()
         return Committed(tuple([self.apply(change, version) for change in changes]))
 
+    def commit_alone(self, commit: Commit) -> Outcome | None:
+        """Make a commit that is one statement, outside a transaction; None where it is more."""
+        write = commit.writes[0]
+        one_statement = write.kind == "create" and len(commit.writes) == 1 and write.schema not in self.listed
+        if not one_statement or self.version >= self._reserved:
+            return None
+        self.touched = set()
+        return self.commit(commit)
+
     def _commit_single(self, write: Write, commit: Commit) -> Outcome:
         """Make a commit of one write; a create relies on the primary key instead of a read."""
         change = decide(write, self.read(write) if needs_current(write) else None, commit=commit)

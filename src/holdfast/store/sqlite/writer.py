@@ -23,7 +23,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, Committed, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -95,7 +95,7 @@ class SqliteWriter:
         self._checkpointer = Checkpointer(options)
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
-        self._closed = False
+        self._closed = self._ended = False
         self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
         self._is_last_writer = False
         self._shared_until = 0.0
@@ -151,7 +151,7 @@ class SqliteWriter:
     def _enqueue(self, job: WriteJob) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
-        if not self._thread.is_alive():
+        if self._ended:
             raise StoreUnavailableError(WRITER_ENDED)
         if self._lone is not None:
             self._end_lone()
@@ -206,7 +206,8 @@ class SqliteWriter:
         started_s = time.monotonic()
         self._busy.waits = False
         try:
-            self._attempt([job])
+            if not self._commit_alone(job):
+                self._attempt([job])
         except apsw.BusyError:
             self._rollback()
             return False
@@ -222,6 +223,30 @@ class SqliteWriter:
                 self._in_place_from_s = started_s + took_s * IN_PLACE_PAUSE
         self._checkpointer.count(self._connection)
         return True
+
+    def _commit_alone(self, job: WriteJob) -> bool:
+        """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
+        if not self._is_last_writer:
+            return False
+        outcome = self._transaction.commit_alone(job.commits[0])
+        if outcome is None:
+            return False
+        job.result = [outcome]
+        before, self._data_version = self._data_version, self._connection.data_version()
+        if self._data_version != before + isinstance(outcome, Committed):
+            self._note_other_writer()
+            # A change by which this process is again the last to commit.
+            self.do(lambda transaction: transaction.next_version())
+        self._post()
+        return True
+
+    def _note_other_writer(self) -> None:
+        self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
+
+    def _post(self) -> None:
+        """Tell other processes what this one has committed to."""
+        if self._board is not None and self._transaction.touched:
+            self._board.post(self._transaction.touched)
 
     @property
     def problem(self) -> str | None:
@@ -273,6 +298,7 @@ class SqliteWriter:
                         self._transact_safely(jobs)
                     self._batch = []
         finally:
+            self._ended = True
             self._checkpointer.close()
         self._connection.close()
 
@@ -339,7 +365,7 @@ class SqliteWriter:
         transaction.touched = set()
         connection.execute("BEGIN IMMEDIATE")
         if connection.data_version() != self._data_version:
-            self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
+            self._note_other_writer()
         if self._mark.is_due(transaction.version):
             self._mark.write(transaction.reserve_versions(), version=transaction.version)
         before = transaction.version
@@ -352,8 +378,7 @@ class SqliteWriter:
         connection.execute("COMMIT")
         self._is_last_writer |= transaction.version != before
         self._data_version = connection.data_version()
-        if self._board is not None and transaction.touched:
-            self._board.post(transaction.touched)
+        self._post()
 
     def _rollback(self) -> None:
         self._transaction.forget_versions()
