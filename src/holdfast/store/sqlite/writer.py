@@ -173,26 +173,27 @@ class SqliteWriter:
         job.in_thread = False
 
     def _end_lone(self) -> None:
-        """Hand the commit that was to be made in place to the thread: it is not alone, or can't be."""
+        """Hand the commit that was to be made in place to the thread: it is not alone."""
         job, self._lone = self._lone, None
         if job is not None:
             self._hand_over(job)
 
     def _commit_lone(self) -> None:
         """Commit in the loop's thread what nobody else came to share a transaction with."""
-        job = self._lone
-        if job is None or not self._may_commit_in_place() or not self._using.acquire(blocking=False):
-            self._end_lone()
+        job, self._lone = self._lone, None
+        if job is None:
+            return
+        if not self._may_commit_in_place() or not self._using.acquire(blocking=False):
+            self._hand_over(job)
             return
         try:
             made = self._commit_in_place(job)
         finally:
             self._using.release()
         if made:
-            self._lone = None
             self._deliver([job], self._transaction.touched)
         else:
-            self._end_lone()
+            self._hand_over(job)
 
     def _may_commit_in_place(self) -> bool:
         """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
@@ -236,7 +237,8 @@ class SqliteWriter:
         if self._data_version != before + isinstance(outcome, Committed):
             self._note_other_writer()
             # A change by which this process is again the last to commit.
-            self.do(lambda transaction: transaction.next_version())
+            ours = WriteJob(self._loop.create_future(), work=lambda transaction: transaction.next_version())
+            self._hand_over(ours)
         self._post()
         return True
 
