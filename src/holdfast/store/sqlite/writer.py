@@ -188,10 +188,11 @@ class SqliteWriter:
             return
         try:
             made = self._commit_in_place(job)
+            touched = self._transaction.touched  # anew in the next transaction, which the thread may begin
         finally:
             self._using.release()
         if made:
-            self._deliver([job], self._transaction.touched)
+            self._deliver([job], touched)
         else:
             self._hand_over(job)
 
