@@ -223,5 +223,5 @@ async def test_a_connection_that_is_replaced_goes_on_to_be_checkpointed(
         assert isinstance(store.engine, SqliteEngine)
         finished = count_calls(monkeypatch, "_start_over")
         await keep_until_finished(store, "s", finished, times=2)
-        store.engine._writer._replace_connection()
+        store.engine._writer.connection.replace()
         await keep_until_finished(store, "t", finished, times=2)

@@ -140,7 +140,7 @@ async def test_a_refused_lone_commit_gives_the_reason_and_leaves_no_transaction(
         with pytest.raises(AlreadyExistsError):
             await store.commit(create(Filling(id="first")))
         await store.commit(create(Filling(id="a")))
-        assert not _engine(store)._writer._connection.in_transaction
+        assert not _engine(store)._writer.connection.driver.in_transaction
 
 
 async def test_a_lone_commit_that_fails_is_rolled_back_and_named(
@@ -276,7 +276,7 @@ async def test_an_index_with_the_newest_first_writes_no_more_pages_than_one_with
         store = await open_store(f"sqlite:///{tmp_path}/{cls.__name__}.db", [cls])
         await store.migrate()
         writer = _engine(store)._writer
-        writer._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)
+        writer.connection.driver.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)
         before = writer._checkpointer._pages
         for number in range(400):
             await store.settle([[create(cls(id=f"{number:030}", topic="t" * 20, at=number))]])

@@ -150,7 +150,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     def _written_by_others(self) -> bool:
         """Whether the last process to commit was another."""
         sql = "SELECT value FROM _holdfast_meta WHERE name = 'writer'"
-        return self._connection.execute(sql).fetchone() != (self._writer.token,)
+        return self._connection.execute(sql).fetchone() != (self._writer.connection.token,)
 
     async def _in_thread(self, work: Callable[[apsw.Connection], T]) -> T:
         self._reader()

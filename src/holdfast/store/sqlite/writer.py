@@ -10,29 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import groupby, islice
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import structlog
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome
+from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
-from holdfast.store.sqlite.commit_mark import CommitMark
-from holdfast.store.sqlite.connections import BusyHandler, Options, one, open_connection, refused
+from holdfast.store.sqlite.connections import Options, refused
 from holdfast.store.sqlite.statements import SqliteTable
-from holdfast.store.sqlite.write_transaction import WriteTransaction, create_meta
+from holdfast.store.sqlite.write_connection import TransactionBody, WriteConnection, WriteJob
 
 COMMITS_PER_BATCH = 1_000
-SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 GATHER_S_MAX = 0.001
 GATHER_STEP_S = 0.0001
 WATCH_S = 1.0
@@ -45,34 +41,10 @@ IN_PLACE_S_MAX = 0.001
 IN_PLACE_PAUSE = 100
 IN_PLACE_WRITES_MAX = 8
 FAULT_S = 10.0
-RECLAIM_MIN = 500  # deleted documents
 WRITER_ENDED = "the thread that writes has ended; restart the process"
 WRITER_HANGS = "the thread that writes hangs; look at the disk, and restart the process"
 
 log = structlog.get_logger("holdfast.sqlite")
-
-
-class TransactionBody(Protocol):
-    """Something to do inside a write transaction."""
-
-    def __call__(self, transaction: WriteTransaction) -> Any: ...
-
-
-class WriteJob:
-    """One caller's commits, or other work, and the future of the result."""
-
-    __slots__ = ("commits", "future", "in_thread", "result", "work")
-
-    def __init__(
-        self,
-        future: asyncio.Future[Any],
-        *,
-        work: TransactionBody | None = None,
-        commits: Sequence[Commit] = (),
-    ) -> None:
-        self.future, self.work, self.commits = future, work, commits
-        self.result: Any = None
-        self.in_thread = False
 
 
 class SqliteWriter:
@@ -87,18 +59,12 @@ class SqliteWriter:
         notify: Callable[[set[Schema[Any]]], None],
         board: CommitBoard | None = None,
     ) -> None:
-        self._board = board
-        self._options, self._mappings = options, mappings
-        self._busy = BusyHandler(options.busy_s)
-        self._connection = self._connect()
-        self._transaction = WriteTransaction(self._connection, mappings)
+        self._options = options
+        self.connection = WriteConnection(options, mappings, board)
         self._checkpointer = Checkpointer(options)
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = self._ended = False
-        self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
-        self._is_last_writer = False
-        self._shared_until = 0.0
         self._last_batch = 0
         # A lone commit that waits for the end of the loop's turn, and how many jobs the thread has.
         self._lone: WriteJob | None = None
@@ -111,35 +77,8 @@ class SqliteWriter:
         self._batch_since_s = 0.0
         self._fault, self._fault_s = "", 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
-        self._mark = self._prepare_meta()
-        self._data_version = self._connection.data_version()  # after this process's newest commit
         self._thread.start()
         self._watchdog = loop.call_later(WATCH_S, self._watch)
-
-    def _connect(self) -> apsw.Connection:
-        connection = open_connection(self._options, writing=True)
-        connection.set_busy_handler(self._busy)
-        return connection
-
-    def _prepare_meta(self) -> CommitMark:
-        """Make sure that the file can be written and has lost nothing."""
-        connection = self._connection
-        try:
-            create_meta(connection)
-            if connection.changes():
-                # What identifies the store must not be in the log alone.
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            mark = CommitMark(self._options.path, connection)
-            mark.check(connection)
-        except (apsw.Error, HoldfastError) as fault:
-            connection.close(True)
-            if isinstance(fault, HoldfastError):
-                raise
-            raise StoreUnavailableError(
-                f"can't write {self._options.path}: {fault}; check the rights to the file and its folder, "
-                "and whether another process holds it locked"
-            ) from None
-        return mark
 
     def do(self, work: TransactionBody) -> asyncio.Future[Any]:
         """Run work inside a write transaction; the future is done when that is durable."""
@@ -188,7 +127,9 @@ class SqliteWriter:
             return
         try:
             made = self._commit_in_place(job)
-            touched = self._transaction.touched  # anew in the next transaction, which the thread may begin
+            touched = (
+                self.connection.transaction.touched
+            )  # anew in the next transaction, which the thread may begin
         finally:
             self._using.release()
         if made:
@@ -198,58 +139,39 @@ class SqliteWriter:
 
     def _may_commit_in_place(self) -> bool:
         """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
-        now_s = time.monotonic()
-        tidy = self._transaction.deleted < RECLAIM_MIN and not self._checkpointer.is_due
-        quick = now_s >= self._in_place_from_s and not self._mark.is_due(self._transaction.version)
-        return tidy and quick and now_s >= self._shared_until
+        connection = self.connection
+        if time.monotonic() < self._in_place_from_s or self._checkpointer.is_due:
+            return False
+        return not (connection.is_mark_due or connection.is_reclaim_due or connection.is_shared)
 
     def _commit_in_place(self, job: WriteJob) -> bool:
         """Commit without waiting for a lock; where another process holds it, the thread must wait."""
-        started_s = time.monotonic()
-        self._busy.waits = False
+        started_s, connection = time.monotonic(), self.connection
+        connection.busy.waits = False
         try:
-            if not self._commit_alone(job):
-                self._attempt([job])
+            if not connection.commit_alone(job):
+                connection.transact([job])
+            elif connection.is_shared:
+                # A change by which this process is again the last to commit.
+                ours = WriteJob(
+                    self._loop.create_future(), work=lambda transaction: transaction.next_version()
+                )
+                self._hand_over(ours)
         except apsw.BusyError:
-            self._rollback()
+            connection.roll_back()
             return False
         except Exception as fault:
-            self._rollback()
+            connection.roll_back()
             self._fail(job, fault)
         else:
             self._fault = ""
         finally:
-            self._busy.waits = True
+            connection.busy.waits = True
             took_s = time.monotonic() - started_s
             if took_s > IN_PLACE_S_MAX:
                 self._in_place_from_s = started_s + took_s * IN_PLACE_PAUSE
-        self._checkpointer.count(self._connection)
+        self._checkpointer.count(connection.driver)
         return True
-
-    def _commit_alone(self, job: WriteJob) -> bool:
-        """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
-        if not self._is_last_writer:
-            return False
-        outcome = self._transaction.commit_alone(job.commits[0])
-        if outcome is None:
-            return False
-        job.result = [outcome]
-        before, self._data_version = self._data_version, self._connection.data_version()
-        if self._data_version != before + isinstance(outcome, Committed):
-            self._note_other_writer()
-            # A change by which this process is again the last to commit.
-            ours = WriteJob(self._loop.create_future(), work=lambda transaction: transaction.next_version())
-            self._hand_over(ours)
-        self._post()
-        return True
-
-    def _note_other_writer(self) -> None:
-        self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
-
-    def _post(self) -> None:
-        """Tell other processes what this one has committed to."""
-        if self._board is not None and self._transaction.touched:
-            self._board.post(self._transaction.touched)
 
     @property
     def problem(self) -> str | None:
@@ -303,7 +225,7 @@ class SqliteWriter:
         finally:
             self._ended = True
             self._checkpointer.close()
-        self._connection.close()
+        self.connection.close()
 
     def _transact_safely(self, jobs: list[WriteJob]) -> None:
         """Whatever happens, respond, and leave a connection that the next batch can use."""
@@ -314,7 +236,7 @@ class SqliteWriter:
             for job in jobs:
                 job.result = StoreUnavailableError(f"writing failed: {fault}; nothing was written")
             self._respond(jobs)
-            self._replace_connection()
+            self.connection.replace()
 
     def _take(self) -> tuple[list[WriteJob], bool]:
         self._wait_for_more()
@@ -340,9 +262,9 @@ class SqliteWriter:
 
     def _transact(self, jobs: list[WriteJob]) -> None:
         try:
-            self._attempt(jobs)
+            self.connection.transact(jobs)
         except Exception as fault:
-            self._rollback()
+            self.connection.roll_back()
             if len(jobs) > 1:
                 # Singly, only the job at fault fails.
                 for job in jobs:
@@ -352,9 +274,10 @@ class SqliteWriter:
         else:
             self._fault = ""
         self._respond(jobs)
-        self._reclaim()
-        self._checkpointer.advance(self._connection)
-        if time.monotonic() < self._shared_until and not self._queue.empty():
+        if self.connection.is_reclaim_due and self._queue.empty():
+            self.connection.reclaim()
+        self._checkpointer.advance(self.connection.driver)
+        if self.connection.is_shared and not self._queue.empty():
             # Other processes poll for the write lock, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))
 
@@ -363,49 +286,8 @@ class SqliteWriter:
         if isinstance(job.result, StoreUnavailableError):
             self._fault, self._fault_s = job.result.message, time.monotonic()
 
-    def _attempt(self, jobs: list[WriteJob]) -> None:
-        transaction, connection = self._transaction, self._connection
-        transaction.touched = set()
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.data_version() != self._data_version:
-            self._note_other_writer()
-        if self._mark.is_due(transaction.version):
-            self._mark.write(transaction.reserve_versions(), version=transaction.version)
-        before = transaction.version
-        if len(jobs) == 1 and jobs[0].work is None:
-            jobs[0].result = transaction.commits(jobs[0].commits)
-        else:
-            _do_all(transaction, jobs)
-        if transaction.version != before and not self._is_last_writer:
-            connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES ('writer', ?)", (self.token,))
-        connection.execute("COMMIT")
-        self._is_last_writer |= transaction.version != before
-        self._data_version = connection.data_version()
-        self._post()
-
-    def _rollback(self) -> None:
-        self._transaction.forget_versions()
-        try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except apsw.Error as fault:
-            log.error("rollback failed; the connection is replaced", error=str(fault))
-            self._replace_connection()
-
-    def _replace_connection(self) -> None:
-        """Open another connection; where that fails, the next batch fails on this one and tries again."""
-        try:
-            connection = self._connect()
-        except StoreUnavailableError as fault:
-            log.error("no other connection could be opened", error=fault.message)
-            return
-        with contextlib.suppress(apsw.Error):
-            self._connection.close(True)
-        self._connection = connection
-        self._transaction = WriteTransaction(connection, self._mappings)
-
     def _respond(self, jobs: list[WriteJob]) -> None:
-        touched = self._transaction.touched
+        touched = self.connection.transaction.touched
         try:
             self._loop.call_soon_threadsafe(self._deliver, jobs, touched)
         except RuntimeError:
@@ -423,43 +305,9 @@ class SqliteWriter:
         if touched:
             self._notify(touched)
 
-    def _reclaim(self) -> None:
-        """Give free pages back to the disk, a few at a time and only when nobody waits."""
-        if self._transaction.deleted < RECLAIM_MIN or not self._queue.empty():
-            return
-        self._transaction.deleted = 0
-        try:
-            self._vacuum()
-        except apsw.Error as fault:
-            # Another process holds the lock, or the disk is full: the pages stay free for later documents.
-            log.warning("free pages not given back to the disk", error=str(fault))
-            self._rollback()
-
-    def _vacuum(self) -> None:
-        free = one(self._connection, "PRAGMA freelist_count")[0]
-        total = one(self._connection, "PRAGMA page_count")[0]
-        if free > 256 and free * 4 > total:
-            self._connection.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
-
 
 def _is_small(commits: Sequence[Commit]) -> bool:
     return len(commits) == 1 and len(commits[0].writes) <= IN_PLACE_WRITES_MAX
-
-
-def _do_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
-    for work, group in groupby(jobs, lambda job: job.work):
-        if work is None:
-            _commit_all(transaction, list(group))
-        else:
-            for job in group:
-                job.result = work(transaction)
-
-
-def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
-    """Make the commits of all these jobs as one batch."""
-    outcomes = iter(transaction.commits([commit for job in jobs for commit in job.commits]))
-    for job in jobs:
-        job.result = list(islice(outcomes, len(job.commits)))
 
 
 def _as_error(fault: Exception) -> Exception:

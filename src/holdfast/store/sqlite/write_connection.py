@@ -1,0 +1,200 @@
+"""The connection that writes: transactions of whole batches, and what several processes on one file need."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from asyncio import Future
+from collections.abc import Sequence
+from itertools import groupby, islice
+from typing import Any, Protocol
+
+import apsw
+import structlog
+
+from holdfast.errors import HoldfastError, StoreUnavailableError
+from holdfast.model.schema import Schema
+from holdfast.store.commit import Commit, Committed
+from holdfast.store.sqlite.commit_board import CommitBoard
+from holdfast.store.sqlite.commit_mark import CommitMark
+from holdfast.store.sqlite.connections import BusyHandler, Options, one, open_connection
+from holdfast.store.sqlite.statements import SqliteTable
+from holdfast.store.sqlite.write_transaction import WriteTransaction, create_meta
+
+SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
+RECLAIM_MIN = 500  # deleted documents
+
+log = structlog.get_logger("holdfast.sqlite")
+
+
+class TransactionBody(Protocol):
+    """Something to do inside a write transaction."""
+
+    def __call__(self, transaction: WriteTransaction) -> Any: ...
+
+
+class WriteJob:
+    """One caller's commits, or other work, and the future of the result."""
+
+    __slots__ = ("commits", "future", "in_thread", "result", "work")
+
+    def __init__(
+        self, future: Future[Any], *, work: TransactionBody | None = None, commits: Sequence[Commit] = ()
+    ) -> None:
+        self.future, self.work, self.commits = future, work, commits
+        self.result: Any = None
+        self.in_thread = False
+
+
+class WriteConnection:
+    """Executes jobs; used by one thread at a time."""
+
+    def __init__(
+        self, options: Options, mappings: dict[Schema[Any], SqliteTable], board: CommitBoard | None
+    ) -> None:
+        self._options, self._mappings, self._board = options, mappings, board
+        self.busy = BusyHandler(options.busy_s)
+        self.driver = self._connect()
+        self.transaction = WriteTransaction(self.driver, mappings)
+        self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
+        self._is_last_writer = False
+        self._shared_until = 0.0
+        self._mark = self._prepare_meta()
+        self._data_version = self.driver.data_version()  # after this process's newest commit
+
+    def _connect(self) -> apsw.Connection:
+        driver = open_connection(self._options, writing=True)
+        driver.set_busy_handler(self.busy)
+        return driver
+
+    def _prepare_meta(self) -> CommitMark:
+        """Make sure that the file can be written and has lost nothing."""
+        driver = self.driver
+        try:
+            create_meta(driver)
+            if driver.changes():
+                # What identifies the store must not be in the log alone.
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            mark = CommitMark(self._options.path, driver)
+            mark.check(driver)
+        except (apsw.Error, HoldfastError) as fault:
+            driver.close(True)
+            if isinstance(fault, HoldfastError):
+                raise
+            raise StoreUnavailableError(
+                f"can't write {self._options.path}: {fault}; check the rights to the file and its folder, "
+                "and whether another process holds it locked"
+            ) from None
+        return mark
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process has committed to the file lately."""
+        return time.monotonic() < self._shared_until
+
+    @property
+    def is_mark_due(self) -> bool:
+        """Whether the next transaction records the newest commit outside the file, by one more sync."""
+        return self._mark.is_due(self.transaction.version)
+
+    @property
+    def is_reclaim_due(self) -> bool:
+        return self.transaction.deleted >= RECLAIM_MIN
+
+    def transact(self, jobs: Sequence[WriteJob]) -> None:
+        """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
+        transaction, driver = self.transaction, self.driver
+        transaction.touched = set()
+        driver.execute("BEGIN IMMEDIATE")
+        if driver.data_version() != self._data_version:
+            self._note_other_writer()
+        if self.is_mark_due:
+            self._mark.write(transaction.reserve_versions(), version=transaction.version)
+        before = transaction.version
+        if len(jobs) == 1 and jobs[0].work is None:
+            jobs[0].result = transaction.commits(jobs[0].commits)
+        else:
+            _do_all(transaction, jobs)
+        if transaction.version != before and not self._is_last_writer:
+            driver.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES ('writer', ?)", (self.token,))
+        driver.execute("COMMIT")
+        self._is_last_writer |= transaction.version != before
+        self._data_version = driver.data_version()
+        self._post()
+
+    def commit_alone(self, job: WriteJob) -> bool:
+        """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
+        if not self._is_last_writer:
+            return False
+        outcome = self.transaction.commit_alone(job.commits[0])
+        if outcome is None:
+            return False
+        job.result = [outcome]
+        before, self._data_version = self._data_version, self.driver.data_version()
+        if self._data_version != before + isinstance(outcome, Committed):
+            self._note_other_writer()
+        self._post()
+        return True
+
+    def _note_other_writer(self) -> None:
+        self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
+
+    def _post(self) -> None:
+        """Tell other processes what this one has committed to."""
+        if self._board is not None and self.transaction.touched:
+            self._board.post(self.transaction.touched)
+
+    def roll_back(self) -> None:
+        self.transaction.forget_versions()
+        try:
+            if self.driver.in_transaction:
+                self.driver.execute("ROLLBACK")
+        except apsw.Error as fault:
+            log.error("rollback failed; the connection is replaced", error=str(fault))
+            self.replace()
+
+    def replace(self) -> None:
+        """Open another connection; where that fails, the next batch fails on this one and tries again."""
+        try:
+            driver = self._connect()
+        except StoreUnavailableError as fault:
+            log.error("no other connection could be opened", error=fault.message)
+            return
+        with contextlib.suppress(apsw.Error):
+            self.driver.close(True)
+        self.driver = driver
+        self.transaction = WriteTransaction(driver, self._mappings)
+
+    def reclaim(self) -> None:
+        """Give free pages back to the disk, a few at a time."""
+        self.transaction.deleted = 0
+        try:
+            free = one(self.driver, "PRAGMA freelist_count")[0]
+            total = one(self.driver, "PRAGMA page_count")[0]
+            if free > 256 and free * 4 > total:
+                pages = min(free - total // 8, 2_000)
+                self.driver.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        except apsw.Error as fault:
+            # Another process holds the lock, or the disk is full: the pages stay free for later documents.
+            log.warning("free pages not given back to the disk", error=str(fault))
+            self.roll_back()
+
+    def close(self) -> None:
+        self.driver.close()
+
+
+def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
+    for work, group in groupby(jobs, lambda job: job.work):
+        if work is None:
+            _commit_all(transaction, list(group))
+        else:
+            for job in group:
+                job.result = work(transaction)
+
+
+def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
+    """Make the commits of all these jobs as one batch."""
+    outcomes = iter(transaction.commits([commit for job in jobs for commit in job.commits]))
+    for job in jobs:
+        job.result = list(islice(outcomes, len(job.commits)))
