@@ -137,7 +137,10 @@ class Outbox:
         if self._handoff is not None:
             await self._handoff.load(chosen)
         now = self._store.clock.now()
-        batch = [self._unordered(event, chosen, now) for event in events]
+        batch = [
+            self._oversize(event) or [self._delivery(event, endpoint, now) for endpoint in chosen]
+            for event in events
+        ]
         commits = [deliveries for deliveries in batch if not isinstance(deliveries, HoldfastError)]
         outcomes = iter(await self._commit_each(commits))
         return [
@@ -148,14 +151,6 @@ class Outbox:
     async def _sent(self, event: Event, endpoints: list[Endpoint]) -> list[str] | HoldfastError:
         try:
             return await self.send(event, endpoints)
-        except HoldfastError as refusal:
-            return refusal
-
-    def _unordered(
-        self, event: Event, endpoints: Sequence[Endpoint], now: datetime
-    ) -> list[Delivery] | HoldfastError:
-        try:
-            return self._new_deliveries(event, endpoints, now)
         except HoldfastError as refusal:
             return refusal
 
@@ -196,12 +191,16 @@ class Outbox:
         ]
 
     def _new_deliveries(self, event: Event, endpoints: Sequence[Endpoint], now: datetime) -> list[Delivery]:
-        if len(event.body) > self.body_bytes_max:
-            raise TooLargeError(
-                f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}",
-                "body",
-            )
+        if refusal := self._oversize(event):
+            raise refusal
         return [self._delivery(event, endpoint, now) for endpoint in endpoints]
+
+    def _oversize(self, event: Event) -> TooLargeError | None:
+        if len(event.body) <= self.body_bytes_max:
+            return None
+        return TooLargeError(
+            f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}", "body"
+        )
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
         kind = self._models.delivery
