@@ -66,8 +66,8 @@ class FloorPostgres:
 
     def __init__(self, link: Any) -> None:
         self._link = link
-        self._create = raw_postgres.MarkedStatement(Event, single=True)
-        self._update = raw_postgres.MarkedStatement(Event, "update", single=True)
+        self._create = raw_postgres.MarkedStatement(Event)
+        self._update = raw_postgres.MarkedStatement(Event, "update")
         assert self._create.names == _NAMES
 
     async def create(self, event: Event) -> None:

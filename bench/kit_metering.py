@@ -1,10 +1,10 @@
 """Metering: facts of 50 tenants in batches of 100, of which one in twenty was recorded before.
 
-Ours keeps a ledger event of each fact and exact sums by tenant, metric and day, in one commit. The peer does
-that with SQLAlchemy's bulk statements; the bare loop with one statement for the ledger and one for the sums,
-on the smallest tables that can hold them. The floor is the same loop on our tables with our indexes and
-documents, without a check, a version or a rule, on SQLite in another thread than the event loop's. All of
-them make each batch durable before the next begins.
+Ours keeps a ledger event of each fact and exact sums by tenant, metric and day, in one commit. One peer does
+that with SQLAlchemy's bulk statements, another with its ORM (`orm_metering`); the bare loop with one
+statement for the ledger and one for the sums, on the smallest tables that can hold them. The floor is the
+same loop on our tables with our indexes and documents, without a check, a version or a rule, on SQLite in
+another thread than the event loop's. All of them make each batch durable before the next begins.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -22,7 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bench import raw_postgres, raw_sqlite
+from bench import orm_metering, raw_postgres, raw_sqlite
 from bench.measure import Goal, Place, Workload, beside
 from holdfast.app import open_store
 from holdfast.kit.metering import METER_MODELS, Fact, record_facts
@@ -100,6 +101,15 @@ async def through_sqlalchemy(url: str) -> AsyncIterator[Record]:
 
     yield record
     await engine.dispose()
+
+
+async def through_orm(url: str) -> AsyncIterator[Record]:
+    async with asynccontextmanager(orm_metering.open_sessions)(url) as sessions:
+
+        async def record(batch: Batch) -> None:
+            await orm_metering.record(sessions, batch, at=AT)
+
+        yield record
 
 
 async def bare_sqlite(url: str) -> AsyncIterator[Record]:
@@ -235,6 +245,11 @@ WORKLOADS = [
         name=NAME, engines=ENGINES, unit="facts/s", goal=Goal(5.0), other_name="SQLAlchemy bulk",
         floor_name="a bare loop", floor_goal=None,
         open=beside(through_holdfast, through_sqlalchemy, bare, figure=facts_per_s),
+    ),
+    Workload(
+        name=NAME, engines=ENGINES, unit="facts/s", goal=Goal(5.0), other_name="SQLAlchemy ORM, bulk",
+        floor_name="a bare loop", floor_goal=None,
+        open=beside(through_holdfast, through_orm, bare, figure=facts_per_s),
     ),
     Workload(
         name=NAME, engines=ENGINES, unit="facts/s", goal=Goal(0.4), other_name="a bare loop",

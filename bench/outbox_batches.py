@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 
@@ -20,7 +21,7 @@ from pgqueuer.queries import Queries
 from bench import raw_postgres, raw_sqlite
 from bench.kit_outbox import new_body
 from bench.measure import Goal, Place, Workload, beside
-from bench.raw_outbox import COLUMNS, new_delivery, postgres_row, sqlite_insert, sqlite_row
+from bench.raw_outbox import COLUMNS, delivery_row, new_delivery, sqlite_insert
 from holdfast import ids
 from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
@@ -100,7 +101,8 @@ async def floor_sqlite(url: str) -> AsyncIterator[Enqueue]:
     group = raw_sqlite.GroupCommit(link)
 
     async def enqueue(bodies: Sequence[bytes]) -> None:
-        rows = [sqlite_row(new_delivery(body)) for body in bodies]
+        now, at_us = datetime.now(UTC), time.time_ns() // 1_000
+        rows = [delivery_row(new_delivery(body, now), at_us) for body in bodies]
         if len(rows) == 1:
             link.execute(sqlite_insert(1), rows[0])  # in place, as a lone commit of ours
         else:
@@ -112,15 +114,16 @@ async def floor_sqlite(url: str) -> AsyncIterator[Enqueue]:
 
 async def floor_postgres(url: str) -> AsyncIterator[Enqueue]:
     link = await raw_postgres.connect(url, OUTBOX_MODELS.all)
-    one, many = [raw_postgres.MarkedStatement(Delivery, single=single) for single in (True, False)]
-    assert one.names == COLUMNS
+    statement = raw_postgres.MarkedStatement(Delivery)
+    assert statement.names == COLUMNS
 
     async def enqueue(bodies: Sequence[bytes]) -> None:
-        rows = [postgres_row(new_delivery(body)) for body in bodies]
+        now = datetime.now(UTC)
+        rows = [delivery_row(new_delivery(body, now), now) for body in bodies]
         if len(rows) == 1:
-            await one.execute(link, *rows[0])
+            await statement.execute(link, *rows[0])
         else:
-            await many.execute(link, *zip(*rows, strict=True))
+            await statement.execute_rows(link, rows)
 
     yield enqueue
     await link.close()

@@ -31,25 +31,18 @@ COLUMNS = ("_key", "_version", "tenantId", "finishedAt", "status", "createdAt", 
            "nextAttemptAt", "fence", "owner", "_body")  # fmt: skip
 
 
-def new_delivery(body: bytes) -> Delivery:
-    now, event_id = datetime.now(UTC), ids.ulid()
+def new_delivery(body: bytes, at: datetime | None = None) -> Delivery:
+    now, event_id = at or datetime.now(UTC), ids.ulid()
     return Delivery(
         id=f"{event_id}~ep", event_id=event_id, endpoint_id="ep", event_type="thing.made", body=body,
         occurred_at=now, created_at=now, next_attempt_at=now,
     )  # fmt: skip
 
 
-def _row(delivery: Delivery, at: Any) -> tuple[Any, ...]:
+def delivery_row(delivery: Delivery, at: Any) -> tuple[Any, ...]:
+    """Return the columns' values; `at` is when it was created, as the engine stores times."""
     body = ENCODE(delivery).decode()
     return (delivery.id, 1, "-", None, "pending", at, "ep", delivery.event_id, at, 0, "", body)
-
-
-def sqlite_row(delivery: Delivery) -> tuple[Any, ...]:
-    return _row(delivery, time.time_ns() // 1_000)
-
-
-def postgres_row(delivery: Delivery) -> tuple[Any, ...]:
-    return _row(delivery, delivery.created_at)
 
 
 _TYPES = (
@@ -75,7 +68,7 @@ class SqliteBook:
         self._group = raw_sqlite.GroupCommit(self._link, sqlite_insert(1))
 
     async def insert(self, delivery: Delivery) -> None:
-        await self._group.put(sqlite_row(delivery))
+        await self._group.put(delivery_row(delivery, time.time_ns() // 1_000))
 
     async def claim(self, limit: int) -> list[Delivery]:
         now_us = time.time_ns() // 1_000
@@ -129,7 +122,7 @@ class PostgresBook:
         return cls([await raw_postgres.connect(url, made) for made in (classes, (), (), ())], marked=marked)
 
     async def insert(self, delivery: Delivery) -> None:
-        await self._group.put(postgres_row(delivery))
+        await self._group.put(delivery_row(delivery, delivery.created_at))
 
     async def claim(self, limit: int) -> list[Delivery]:
         # By an array, not a join: a planner without statistics would scan the table for the join.

@@ -20,15 +20,7 @@ from bench.event import Delivery, Event
 from holdfast.app import ddl
 from holdfast.model import Document, schema_of
 from holdfast.store.catalog import Catalog
-from holdfast.store.postgres.statement import (
-    BATCHES,
-    TEXTS,
-    PostgresTable,
-    TableChange,
-    Verb,
-    render,
-    text_array,
-)
+from holdfast.store.postgres.statement import BATCHES, PostgresTable, TableChange, Verb, render
 from holdfast.store.postgres.writer import MARKS_MAX
 
 
@@ -73,42 +65,47 @@ _BATCH_NUMBERS = count(1 << 40)  # past those of a store that filled the same da
 
 
 class Statement:
-    """A statement as it is."""
+    """A statement as it is, which takes an array for each column."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def execute(self, link: Any, *values: Any) -> None:
-        await link.execute(self._text, *values)
+    async def execute_rows(self, link: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+        await link.execute(self._text, *zip(*rows, strict=True))
 
 
 class MarkedStatement:
-    """The statement by which our writer changes rows of one table, rendered once.
+    """The statement by which our writer changes rows of one table.
 
     It writes the batch's mark, from which the outcome is known after a broken link, and notifies other
-    processes. `names` are the columns to give: single values, or arrays of them unless `single`; a change
-    by `update` also wants the version that was read.
+    processes. `names` are the columns of a row; a change by `update` also wants the version that was read.
     """
 
-    def __init__(self, kind: type[Document], verb: Verb = "try", *, single: bool = False) -> None:
+    def __init__(self, kind: type[Document], verb: Verb = "try") -> None:
         schema = schema_of(kind)
         mapping = PostgresTable(schema, Catalog([kind]).table(schema))
-        change = TableChange(verb, mapping.table, mapping.names, mapping.arrays, guarded=verb == "update")
-        change.rows = [(None,) * len(change.arrays)] * (1 if single else 2)
-        self._text, _ = render([change], 0, "")
         self._note = f"{secrets.token_hex(4)} {mapping.table}"
-        # Arrays of texts are bound as literals, as the writer does.
-        self._texts = [] if single else [n for n, kind in enumerate(change.arrays) if kind == TEXTS]
+        self._change = TableChange(
+            verb, mapping.table, mapping.names, mapping.arrays, guarded=verb == "update"
+        )
+        self._change.rows = [(None,) * len(self._change.arrays)]
+        self._single, _ = render([self._change], 0, "")
         self.names, self.get_sql = mapping.names, mapping.get_sql
 
     async def execute(self, link: Any, *values: Any) -> None:
-        number, bound = next(_BATCH_NUMBERS), list(values)
-        for position in self._texts:
-            bound[position] = text_array(bound[position])
-        if await link.fetchval(self._text, number, self._note, *bound):
+        """Change one row by the statement that was rendered before."""
+        await self._execute(link, self._single, [next(_BATCH_NUMBERS), self._note, *values])
+
+    async def execute_rows(self, link: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Change many rows; how they are bound depends on them, as in the writer."""
+        self._change.rows = list(rows)
+        await self._execute(link, *render([self._change], next(_BATCH_NUMBERS), self._note))
+
+    async def _execute(self, link: Any, text: str, values: Sequence[Any]) -> None:
+        if await link.fetchval(text, *values):
             raise AssertionError("an id was taken")
-        if number % MARKS_MAX == 0:
-            await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", number)
+        if values[0] % MARKS_MAX == 0:
+            await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", values[0])
 
 
 class GroupCommit:
@@ -148,7 +145,7 @@ class GroupCommit:
 
     async def _execute(self, link: Any, taken: list[tuple[tuple[Any, ...], asyncio.Future[None]]]) -> None:
         try:
-            await self._statement.execute(link, *zip(*(row for row, _ in taken), strict=True))
+            await self._statement.execute_rows(link, [row for row, _ in taken])
         except Exception as fault:
             for _, done in taken:
                 done.set_exception(fault)

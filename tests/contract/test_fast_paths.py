@@ -39,7 +39,12 @@ from holdfast.store import (
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.fenced_patch import fenced_patch
-from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import (
+    NewDocuments,
+    bulk_commits,
+    counting_upserts,
+    independent_writes,
+)
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
 from tests.contract.reference import MemoryDatabase, Reference
@@ -182,15 +187,21 @@ commits = st.builds(
 
 
 @st.composite
-def bulk(draw: st.DrawFn) -> list[Commit]:
+def bulk(draw: st.DrawFn, commits_min: int = COMMITS_MIN) -> list[Commit]:
     """Creates in such numbers that they are inserted in bulk: in many commits, or in one."""
     single = draw(st.booleans())
     count = draw(
-        st.integers(WRITES_MIN, WRITES_MIN + 8) if single else st.integers(COMMITS_MIN, COMMITS_MIN + 40)
+        st.integers(WRITES_MIN, WRITES_MIN + 8) if single else st.integers(commits_min, commits_min + 40)
     )
     cls: Any = draw(st.sampled_from([Event, Event, Order, Order, Labelled, Entry]))
     owned = {"tenant_id": "t"} if cls in (Event, Order) else {}
     documents = [cls(id=f"bulk-{n:03}", **owned) for n in range(count)]
+    if cls is Order:
+        # Times that all share are bound once, those that differ one by one.
+        times = [None, NOON, datetime(2026, 1, 2, tzinfo=UTC)]
+        due = draw(st.lists(st.sampled_from(times), min_size=1, max_size=2))
+        for number, one in enumerate(documents):
+            one.due_at = due[number % len(due)]
     for one in draw(st.lists(st.sampled_from(documents), max_size=2)):
         fault = draw(st.sampled_from(["tenant", "state", "taken"]))
         if fault == "tenant" and isinstance(one, Event | Order):
@@ -238,6 +249,7 @@ rounds_of_batches = st.one_of(
     st.tuples(orders, settlements, mixed, settlements),
     st.tuples(mixed, mixed),
     st.tuples(orders | mixed, bulk(), bulk(), mixed),
+    st.tuples(mixed, bulk(commits_min=2), bulk(commits_min=2), settlements),
     st.tuples(bulks(), bulks(), bulks(), bulks()),
 )
 
@@ -273,6 +285,7 @@ class Pair:
     def _count(self, commits: list[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
         patched = sum(not isinstance(one, Write) for one in independent.values())
+        self.taken["new documents"] += isinstance(independent, NewDocuments)
         self.taken["fenced patch"] += patched
         self.taken["create"] += len(independent) - patched
         self.taken["counting upsert"] += len(counting_upserts(commits))
@@ -314,7 +327,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
     @settings(
-        max_examples=100,
+        max_examples=150,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -327,6 +340,7 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
     compare()
     assert pair.taken["fenced patch"] > 100
     assert pair.taken["create"] > 100
+    assert pair.taken["new documents"] > 5
     assert pair.taken["counting upsert"] > 20
     assert pair.taken["bulk"] > 10
     assert pair.taken["bulk commit"] > 50

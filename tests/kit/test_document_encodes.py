@@ -78,6 +78,25 @@ async def test_each_event_sent_is_encoded_once_for_each_endpoint(store: Store, e
     assert encodes == {"Delivery": 20}
 
 
+async def test_the_documents_of_a_batch_are_prepared_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = Endpoint(id="a", url="http://127.0.0.1:9/", created_at=store.clock.now())
+    await store.tenant("-").commit(create(endpoint))
+    singly = Counter[str]()
+    prepare = schema.Schema.prepare
+
+    def counted(self: schema.Schema[Any], document: Any) -> schema.Prepared:
+        singly[self.name] += 1
+        return prepare(self, document)
+
+    monkeypatch.setattr(schema.Schema, "prepare", counted)
+    await Outbox(store).send_many([Event(type="thing.made", body=b"{}") for _ in range(10)], [endpoint])
+    facts = [Fact(tenant_id="t", name=f"together-{n}", metrics={"calls": 1}, at=NOON) for n in range(10)]
+    await record_facts(store.privileged(), facts)
+    assert singly.keys() <= {"UsageSum"}
+
+
 async def test_a_fact_is_encoded_once_and_a_sum_once_for_all_facts(store: Store, encodes: Encodes) -> None:
     def facts(start: int) -> list[Fact]:
         return [

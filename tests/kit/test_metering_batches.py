@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,7 +32,7 @@ from holdfast.kit.metering import (
 from holdfast.kit.metering.metric_sums import add_upsert
 from holdfast.kit.metering.models import event_id, fact_id
 from holdfast.model import CompositeId, Document, Index, document, schema_of
-from holdfast.store import Store, Write, create
+from holdfast.store import Store, Write, create_many
 from holdfast.store.port import MigrationRequest
 
 DOCUMENTS: list[type[Document]] = [UsageEvent, UsageSum, Allowance]
@@ -110,12 +111,12 @@ async def test_facts_are_looked_up_once_and_before_their_events_are_made(
         order.append("read")
         return await get_many(self, cls, ids)
 
-    def noted_create(event: Document) -> Write:
-        order.append("create")
-        return create(event)
+    def noted_creates(events: Sequence[Document]) -> list[Write]:
+        order.extend(["create"] * len(events))
+        return create_many(events)
 
     monkeypatch.setattr(Store, "get_many", noted_read)
-    monkeypatch.setattr(batch, "create", noted_create)
+    monkeypatch.setattr(batch, "create_many", noted_creates)
     assert await record_facts(kit_store.privileged(), [_fact(n) for n in range(5)]) == Recorded(5, 0)
     assert order == ["read", *["create"] * 5]
 

@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, InvalidError, WrongTypeError
 from holdfast.model import Document, Index, document, schema_of
 from holdfast.model.schema import _validation_error
 from holdfast.model.values import FieldChecks, check_for
+from holdfast.store import create, create_many
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -129,13 +130,18 @@ OF_KIND: dict[type[mi.Type], st.SearchStrategy[Any]] = {
 }  # fmt: skip
 
 
+_FIXED: dict[type[Document], dict[str, Any]] = {
+    cls: {"id": "1", "body": b"\x00\xffbody"} for cls in (Binary, Single)
+}
+
+
 def documents(cls: type[Document], *names: str) -> st.SearchStrategy[Document]:
     """Documents with these fields, or up to three others, replaced by values that fit or do not."""
     fields = schema_of(cls).fields.values()
     # Half of them of the field's own kind: `|` alone would give each kind of value the same share.
     any_value = VALUES.map(lambda value: value)
     values = {f.name: OF_KIND.get(_kind(f.type), VALUES).map(lambda v: v) | any_value for f in fields}
-    fixed = {"id": "1", "body": b"\x00\xffbody"} if cls in (Binary, Single) else {"id": "1"}
+    fixed = _FIXED.get(cls, {"id": "1"})
     pairs = [st.tuples(st.just(name), value) for name, value in values.items() if name != "id"]
     changes = (
         st.fixed_dictionaries({name: values[name] for name in names})
@@ -257,6 +263,30 @@ def test_changes_are_checked_as_the_document_that_they_make() -> None:
         assert changed == outcome(schema.prepare, given)
 
     compare()
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_documents_that_are_checked_together_are_checked_as_each_alone(case: tuple[Any, ...]) -> None:
+    cls = case[0]
+
+    # Mostly of valid ones, so that no error of another document hides what is found in one.
+    @given(st.lists(documents(*case) | st.just(cls(**_FIXED.get(cls, {"id": "1"}))), max_size=4))
+    def compare(given: list[Document]) -> None:
+        alone, together = deepcopy(given), deepcopy(given)
+        wanted = outcome(lambda: [create(one) for one in alone])
+        assert outcome(create_many, together) == wanted
+        assert repr(together) == repr(alone), "what is stored in place of a value is the document's, too"
+        none_changes = all(outcome(schema_of(cls).checks.changes, one) is None for one in given)
+        assert none_changes or not _change_none(cls, given)
+
+    compare()
+
+
+def _change_none(cls: type[Document], given: list[Document]) -> bool:
+    try:
+        return schema_of(cls).checks.change_none(given)
+    except (HoldfastError, TypeError, AttributeError):
+        return False
 
 
 def test_a_time_of_another_zone_becomes_one_in_utc_and_an_error_changes_nothing() -> None:

@@ -6,27 +6,35 @@ bytes is valid: a field that holds bytes is skipped, the others are decoded as d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import NODEFAULT
 from msgspec import inspect as mi
 
 Decode = Callable[[bytes], Any]
-# Takes a document and its JSON; returns a struct with the values that its columns are read from.
-Validate = Callable[[Any, bytes], Any]
 
 
-def skipping_validator(info: mi.StructType, decode: Decode, columns: Container[str]) -> Validate | None:
-    """Return what validates documents of a class without decoding their bytes; None where it has none.
+class BodyValidator(NamedTuple):
+    """Takes a document and its JSON, or many; returns structs with the values that columns are read from.
+
+    `one` is None where the class's decoder does the same.
+    """
+
+    one: Callable[[Any, bytes], Any] | None
+    many: Callable[[Sequence[Any], Iterable[bytes]], Iterable[Any]]
+
+
+def body_validator(info: mi.StructType, decode: Decode, columns: Container[str]) -> BodyValidator:
+    """Return what validates documents of a class; bytes are not decoded where no column is read from them.
 
     A class with a method that runs after decoding needs all of its fields.
     """
     names = [f.name for f in info.fields if _is_any_bytes(f.type) and f.name not in columns]
     if not names or info.array_like or info.tag is not None or hasattr(info.cls, "__post_init__"):
-        return None
+        return BodyValidator(None, lambda documents, bodies: map(decode, bodies))
     skipping = msgspec.json.Decoder(_with_raw_fields(info, names)).decode
     read: Callable[[Any], Any] = attrgetter(*names)
 
@@ -36,7 +44,11 @@ def skipping_validator(info: mi.StructType, decode: Decode, columns: Container[s
     def validate_all(document: Any, body: bytes) -> Any:
         return skipping(body) if set(map(type, read(document))) == {bytes} else decode(body)
 
-    return validate_one if len(names) == 1 else validate_all
+    def validate_many(documents: Sequence[Any], bodies: Iterable[bytes]) -> Iterable[Any]:
+        types = {type(value) for name in names for value in map(attrgetter(name), documents)}
+        return map(skipping if types == {bytes} else decode, bodies)
+
+    return BodyValidator(validate_one if len(names) == 1 else validate_all, validate_many)
 
 
 def _is_any_bytes(kind: mi.Type) -> bool:

@@ -6,7 +6,7 @@ ever says that the fields' own checks would change nothing and refuse nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC
 from math import isfinite
 from typing import Any, Literal
@@ -47,10 +47,25 @@ def plain_test(paths: Mapping[str, PlainKind]) -> Callable[[Any], bool]:
 
     Where it returns False or raises a TypeError, AttributeError or OverflowError, they have to find out.
     """
-    terms = [_TESTS[kind].format(f"struct.{path}") for path, kind in paths.items()]
-    # Generated, as dataclasses generates its methods: a loop over the values takes twice as long.
-    test: Callable[[Any], bool] = eval(f"lambda struct: {' and '.join(terms) or 'True'}", _NAMES)
+    test: Callable[[Any], bool] = _generated(f"lambda struct: {_plain_expression(paths)}")
     return test
+
+
+def all_plain_test(paths: Mapping[str, PlainKind]) -> Callable[[Iterable[Any]], bool]:
+    """Return whether `plain_test` would return True for each of many structs; it may raise the same."""
+    test: Callable[[Iterable[Any]], bool] = _generated(
+        f"lambda structs: all([{_plain_expression(paths)} for struct in structs])"
+    )
+    return test
+
+
+def _plain_expression(paths: Mapping[str, PlainKind]) -> str:
+    return " and ".join([_TESTS[kind].format(f"struct.{path}") for path, kind in paths.items()]) or "True"
+
+
+def _generated(source: str) -> Any:
+    # Generated, as dataclasses generates its methods: a loop over the values takes twice as long.
+    return eval(source, _NAMES)
 
 
 def _are_integers(value: Any) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import inspect as mi
 
 from holdfast.errors import DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.access import SERVICE_ONLY
-from holdfast.model.body_validation import skipping_validator
+from holdfast.model.body_validation import body_validator
 from holdfast.model.columns import Column, ReadableKind, find_field, is_hidden, readable_kind
 from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.document_size import check_size
@@ -38,6 +39,11 @@ def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...
 
 def _no_values(document: Any) -> None:
     return None
+
+
+def _are_filled(position: int, rows: Iterable[tuple[Any, ...]]) -> bool:
+    """Whether all values at a position are text and not empty; documents share them, so each once."""
+    return all(value and isinstance(value, str) for value in set(map(itemgetter(position), rows)))
 
 
 def _is_broken_text(value: Any) -> bool:
@@ -107,10 +113,11 @@ class Schema(Generic[D]):
         self._entries = IndexEntries(self.columns, self.indexes)
         self._short, self._path_only = self._entries.short, declared.path_only
         self._never_empty = tuple(self.columns.index(column) for column in names.never_empty())
+        self._state_at = 0 if self.state is None else self.columns.index(self.state)
         self._tenant_at = None if self.tenant is None else self.columns.index(self.tenant)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
-        self._validate = skipping_validator(info, self._decoder.decode, self._columns)
+        self._validate, self._validate_many = body_validator(info, self._decoder.decode, self._columns)
         self.values = values_reader(self.columns)
         self.checks = FieldChecks(info.fields)
         self._checks_of_changes: dict[tuple[str, ...], FieldChecks | None] = {}
@@ -124,6 +131,32 @@ class Schema(Generic[D]):
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
         return self._encoded(document, self.key_of(document), self.checks)
+
+    def prepare_new(self, documents: Sequence[D]) -> list[Prepared] | None:
+        """Assign ids and prepare many documents at once; None where one of them has to be looked at alone.
+
+        Each step is taken for all of them, because calls between the steps of one take longer than some of
+        the steps. What is not plain or not valid is left to `prepare`, which repairs or refuses it.
+        """
+        if self._path_only or set(map(type, documents)) != {self.cls}:
+            return None
+        try:
+            for document in documents:
+                self.assign_id(document)
+            keys = list(map(self.key_of, documents))
+            if not self.checks.change_none(documents):
+                return None
+            bodies = list(map(_ENCODER.encode, documents))
+            values = list(map(self.values, self._validate_many(documents, bodies)))
+            for row, key, body in zip(values, keys, bodies, strict=True):
+                if len(body) + 8 * len(key) > self._short or b"\\" in body:
+                    self._check_limits(row, key, body)
+            if not all(_are_filled(position, values) for position in self._never_empty):
+                return None
+        except (HoldfastError, msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError):
+            return None
+        tenants = repeat(None) if self._tenant_at is None else map(itemgetter(self._tenant_at), values)
+        return list(map(Prepared, keys, tenants, bodies, values))
 
     def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
         """Validate and encode a stored document of which only these paths have changed."""
@@ -179,8 +212,7 @@ class Schema(Generic[D]):
     def _whole(self, document: D, key: str, body: bytes) -> Prepared:
         values = self.values(document)
         if len(body) + 8 * len(key) > self._short or b"\\" in body:
-            check_size(body, _ANY_DECODER.decode)
-            self._entries.check(values, key, body)
+            self._check_limits(values, key, body)
         for position in self._never_empty:
             if not values[position] or not isinstance(values[position], str):
                 column = self.columns[position]
@@ -189,6 +221,10 @@ class Schema(Generic[D]):
         if self._path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, body, values)
+
+    def _check_limits(self, values: tuple[Any, ...], key: str, body: bytes) -> None:
+        check_size(body, _ANY_DECODER.decode)
+        self._entries.check(values, key, body)
 
     def _wrong_type(self, document: D, fault: Exception) -> HoldfastError:
         if not isinstance(fault, msgspec.ValidationError):
@@ -220,7 +256,7 @@ class Schema(Generic[D]):
         if self.state.kind == "open":
             # The column of an open field has a sort key instead of the value.
             return self.state.read(self.document_of(prepared))
-        return prepared.values[self.columns.index(self.state)]
+        return prepared.values[self._state_at]
 
     def load(self, body: bytes | str, ids: tuple[str, ...], newer: Mapping[str, Any] | None = None) -> D:
         """Decode a document from its stored JSON, upgraded where it is of an older version.

@@ -7,7 +7,7 @@ fields have JSON values. Checks are compiled per declared type: a write runs onl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from keyword import iskeyword
 from operator import is_
@@ -19,7 +19,14 @@ from msgspec import inspect as mi
 
 from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
 from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN, NESTING_MAX
-from holdfast.model.plain_fields import PlainKind, may_miss, plain_kind, plain_test, strip_metadata
+from holdfast.model.plain_fields import (
+    PlainKind,
+    all_plain_test,
+    may_miss,
+    plain_kind,
+    plain_test,
+    strip_metadata,
+)
 
 # Takes a value and its path; returns the value to store, or raises.
 Check = Callable[[Any, str], Any]
@@ -215,6 +222,7 @@ class FieldChecks:
             self._all.append(one)
             self._others += [] if paths else [one]
         self._are_plain = plain_test(self._paths)
+        self._are_all_plain = all_plain_test(self._paths)
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -238,6 +246,22 @@ class FieldChecks:
                 changed = changed or {}
                 changed[name] = new
         return changed
+
+    def change_none(self, structs: Sequence[Any]) -> bool:
+        """Whether `changes` returns None for each of many; False where only it can tell."""
+        try:
+            if not self._are_all_plain(structs):
+                return False
+        except (TypeError, AttributeError, OverflowError):
+            return False
+        for name, stored, check, nullable in self._others:
+            for struct in structs:
+                old = getattr(struct, name)
+                if (old is None and nullable) or old is UNSET:
+                    continue
+                if check(old, stored) is not old:
+                    return False
+        return True
 
 
 def _plain_paths(field: mi.Field) -> dict[str, PlainKind]:

@@ -78,6 +78,20 @@ def create(document: Document) -> Write:
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
+def create_many(documents: Iterable[Document]) -> list[Write]:
+    """Return the `create` of each document; faster than one by one where all are of one class.
+
+    Example: `await store.settle([[write] for write in create_many(notes)])`
+    """
+    given = list(documents)
+    if len(given) > 1:
+        schema = schema_of(type(given[0]))
+        prepared = schema.prepare_new(given)
+        if prepared is not None:
+            return [Write("create", schema, one.key, ABSENT, one) for one in prepared]
+    return [create(document) for document in given]
+
+
 def encoded(document: Document) -> bytes:
     """Encode a document for `create_encoded`, in this process or another, with its id generated."""
     return schema_of(type(document)).encode(document)

@@ -11,10 +11,17 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError
 from holdfast.kit.metering.metric_sums import MetricSums, add_upserts
-from holdfast.kit.metering.models import METER_MODELS, MeterModels, PeriodModels, event_id, fact_id
+from holdfast.kit.metering.models import (
+    METER_MODELS,
+    MeterModels,
+    PeriodModels,
+    UsageEventFields,
+    event_id,
+    fact_id,
+)
 from holdfast.kit.metering.period_sums import PeriodSums
 from holdfast.kit.metering.periods import Sums
-from holdfast.store import Store, Transaction, Write, create
+from holdfast.store import Store, Transaction, Write, create_many
 
 FACTS_PER_COMMIT: Final = 100
 # Others may record the same facts, or count in the same tenant's snapshot, at the same time.
@@ -37,7 +44,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     def event(self, models: MeterModels) -> Write:
         """The creation of its ledger event."""
-        return make_entry(self, models, fact_id(self.name)).event
+        (entry,) = make_entries([(self, fact_id(self.name))], models)
+        return entry.event
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
@@ -48,15 +56,20 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
     event: Write
 
 
-def make_entry(fact: Fact, models: MeterModels, key: str) -> LedgerEntry:
-    """Make the ledger event of a fact; `key` is its `fact_id`."""
-    at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
-    day = at.date().isoformat()
-    event = models.event(
-        tenant_id=fact.tenant_id, fact=key, at=at, month=day[:7], kind=fact.kind,
-        metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
-    )  # fmt: skip
-    return LedgerEntry(fact, day, create(event))
+def make_entries(facts: Iterable[tuple[Fact, str]], models: MeterModels) -> list[LedgerEntry]:
+    """Make the ledger events of facts, each given with its `fact_id`."""
+    given, days = list(facts), []
+    events: list[UsageEventFields] = []
+    for fact, key in given:
+        at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
+        day = at.date().isoformat()
+        days.append(day)
+        events.append(models.event(
+            tenant_id=fact.tenant_id, fact=key, at=at, month=day[:7], kind=fact.kind,
+            metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
+        ))  # fmt: skip
+    writes = create_many(events)
+    return [LedgerEntry(fact, day, event) for (fact, _), day, event in zip(given, days, writes, strict=True)]
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -98,7 +111,7 @@ async def _make_entries(
     try:
         for _ in range(2):  # one turn of the loop to make the request, one to send it
             await asyncio.sleep(0)
-        made = [make_entry(fact, models, key) for fact, key in facts]
+        made = make_entries(facts, models)
     except BaseException as fault:
         # A fact that is refused waits for the read: cancelled, it would cost a connection.
         if not isinstance(fault, Exception):

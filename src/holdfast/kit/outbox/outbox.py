@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +25,7 @@ from holdfast.kit.outbox.models import (
     OutboxModels,
     delivery_id,
 )
-from holdfast.store import Store, Transaction, Write, create
+from holdfast.store import Store, Transaction, Write, create, create_many
 
 BODY_BYTES_MAX: Final = 262_144
 
@@ -110,7 +112,7 @@ class Outbox:
             return await self._send_ordered(sorted(ordered), event, chosen, also)
         if handoff is not None and not handoff.has_loaded(chosen):
             await handoff.load(chosen)
-        deliveries = self._new_deliveries(event, chosen)
+        deliveries = self._new_deliveries(event, chosen, self._store.clock.now())
         end = None if handoff is None else handoff.claim(deliveries)
         committed = False
         try:
@@ -134,7 +136,11 @@ class Outbox:
             return [await self._sent(event, chosen) for event in events]
         if self._handoff is not None:
             await self._handoff.load(chosen)
-        batch = [self._unordered(event, chosen) for event in events]
+        now = self._store.clock.now()
+        batch = [
+            self._oversize(event) or [self._delivery(event, endpoint, now) for endpoint in chosen]
+            for event in events
+        ]
         commits = [deliveries for deliveries in batch if not isinstance(deliveries, HoldfastError)]
         outcomes = iter(await self._commit_each(commits))
         return [
@@ -148,18 +154,13 @@ class Outbox:
         except HoldfastError as refusal:
             return refusal
 
-    def _unordered(self, event: Event, endpoints: Sequence[Endpoint]) -> list[Delivery] | HoldfastError:
-        try:
-            return self._new_deliveries(event, endpoints)
-        except HoldfastError as refusal:
-            return refusal
-
     async def _commit_each(self, commits: list[list[Delivery]]) -> list[HoldfastError | None]:
         """Commit each list of deliveries by itself; return why not, where one was refused."""
         ends = [] if self._handoff is None else [self._handoff.claim(deliveries) for deliveries in commits]
         refusals: list[HoldfastError | None] | None = None
         try:
-            outcomes = await self._store.settle([[create(one) for one in some] for some in commits])
+            writes = iter(create_many(chain.from_iterable(commits)))
+            outcomes = await self._store.settle([list(islice(writes, len(some))) for some in commits])
             refusals = [outcome if isinstance(outcome, HoldfastError) else None for outcome in outcomes]
             return refusals
         finally:
@@ -183,27 +184,32 @@ class Outbox:
     def _deliveries(self, event: Event, endpoints: Iterable[Endpoint]) -> list[tuple[Delivery, bool]]:
         """Return a delivery for each endpoint, and whether it has to join the endpoint's order."""
         chosen = list(endpoints)
-        deliveries = self._new_deliveries(event, chosen)
+        deliveries = self._new_deliveries(event, chosen, self._store.clock.now())
         return [
             (delivery, endpoint.fifo and delivery.state == "pending")
             for endpoint, delivery in zip(chosen, deliveries, strict=True)
         ]
 
-    def _new_deliveries(self, event: Event, endpoints: Sequence[Endpoint]) -> list[Delivery]:
-        if len(event.body) > self.body_bytes_max:
-            raise TooLargeError(
-                f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}",
-                "body",
-            )
-        now = self._store.clock.now()
+    def _new_deliveries(self, event: Event, endpoints: Sequence[Endpoint], now: datetime) -> list[Delivery]:
+        if refusal := self._oversize(event):
+            raise refusal
         return [self._delivery(event, endpoint, now) for endpoint in endpoints]
 
+    def _oversize(self, event: Event) -> TooLargeError | None:
+        if len(event.body) <= self.body_bytes_max:
+            return None
+        return TooLargeError(
+            f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}", "body"
+        )
+
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
-        delivery = self._models.delivery(
+        kind = self._models.delivery
+        make = partial(_make_with, event.fields, kind) if event.fields else kind
+        delivery = make(
             id=delivery_id(event.id, endpoint.id), tenant_id=self._tenant, event_id=event.id,
             endpoint_id=endpoint.id, event_type=event.type, body=event.body,
             occurred_at=event.occurred_at or now, created_at=now, content_type=event.content_type,
-            next_attempt_at=now, **event.fields,
+            next_attempt_at=now,
         )  # fmt: skip
         if tracing.on:
             delivery.trace = tracing.traceparent()
@@ -216,3 +222,7 @@ class Outbox:
             delivery.status, delivery.reason = delivery.stored_state("skipped"), reason
             delivery.next_attempt_at, delivery.finished_at = None, now
         return delivery
+
+
+def _make_with(fields: Mapping[str, Any], kind: type[Delivery], /, **given: Any) -> Delivery:
+    return kind(**given, **fields)

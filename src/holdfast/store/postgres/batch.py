@@ -17,7 +17,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
 from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite
+from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite, NewDocuments
 from holdfast.store.write_rules import Change, Current, decide
 
 DocumentKey = tuple[Schema[Any], str]
@@ -89,6 +89,9 @@ class Batch:
             self._states[schema, row[0]] = DocumentState(StoredRow(mapping, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
+        if isinstance(self._independent, NewDocuments):
+            self._create_all([commit.writes[0] for commit in commits])
+            return
         for number, commit in enumerate(commits):
             if number in self._bulk:
                 self._add_bulk(number, commit)
@@ -138,6 +141,19 @@ class Batch:
         change.rows.append(mapping.row(write.prepared, version))
         change.owners[write.key] = number
         self.touched.add(write.schema)
+
+    def _create_all(self, writes: Sequence[Write]) -> None:
+        """Add the creates of all commits, which only a taken id can refuse."""
+        schema = writes[0].schema
+        mapping, next_version = self._mappings[schema], self._next_version
+        change = TableChange("try", mapping.table, mapping.names, mapping.arrays)
+        versions = [next_version() for _ in writes]
+        documents = [write.prepared for write in writes if write.prepared is not None]
+        change.rows = [mapping.row(one, version) for one, version in zip(documents, versions, strict=True)]
+        change.owners = {write.key: number for number, write in enumerate(writes)}
+        self._creates[schema] = change
+        self.touched.add(schema)
+        self.outcomes = [Committed((version,)) for version in versions]
 
     def _patch(self, number: int, one: FencedPatch, commit: Commit, *, version: int) -> None:
         schema = one.group.schema

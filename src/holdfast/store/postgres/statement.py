@@ -7,7 +7,7 @@ never can be (its own mark would clash); if not, it was applied, and `lost` name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.model.columns import Column
@@ -28,6 +28,9 @@ BATCHES: Final = "_holdfast_batches"
 SEQUENCE: Final = "_holdfast_version"
 CHANNEL: Final = "holdfast"
 TEXTS: Final = "text[]"
+TIMES: Final = "timestamptz[]"
+# From how many rows on a time that all of them share is bound once.
+SHARED_MIN: Final = 16
 _SHAPES_MAX: Final = 1_000
 
 
@@ -115,47 +118,83 @@ class RowSource:
     """The rows of a change as its statement reads them: arrays by column, or the values of a single row.
 
     An array of one costs the driver and the server more than the value, and most commits that come alone
-    have one row of each table. An array of texts is bound as its literal: see `text_array`.
+    have one row of each table. An array of texts is bound as its literal: see `text_array`. The columns at
+    the `shared` positions have one value for all rows.
     """
 
-    def __init__(self, change: TableChange, first: int, *, single: bool, texts: bool = True) -> None:
-        kinds = [kind.removesuffix("[]") for kind in change.arrays] if single else change.arrays
-        if texts and not single:
-            kinds = ["text::text[]" if kind == TEXTS else kind for kind in kinds]
+    def __init__(
+        self,
+        change: TableChange,
+        first: int,
+        *,
+        single: bool,
+        texts: bool = True,
+        shared: Container[int] = (),
+    ) -> None:
+        self._single, self._shared = single, [single or n in shared for n in range(len(change.arrays))]
+        kinds = [
+            kind.removesuffix("[]") if one else "text::text[]" if texts and kind == TEXTS else kind
+            for kind, one in zip(change.arrays, self._shared, strict=True)
+        ]
         self._marks = [f"${first + n}::{kind}" for n, kind in enumerate(kinds)]
-        self._single = single
         self.width = len(self._marks)
         self.count = "1" if single else f"cardinality({self._marks[0]})"
         self.any_key = self._marks[0] if single else f"ANY({self._marks[0]})"
 
     def table(self, aliases: Sequence[str] = (), *, name: str = "u") -> str:
         """Return the rows as a table; with aliases, of its first columns."""
-        marks = ", ".join(self._marks[: len(aliases) or None])
-        rows = f"(VALUES ({marks}))" if self._single else f"unnest({marks})"
+        marks = self._marks[: len(aliases) or None]
+        rows = f"(VALUES ({', '.join(marks)}))" if self._single else self._unnest(marks)
         return f"{rows} AS {name}({', '.join(aliases)})" if aliases else f"{rows} AS {name}"
 
+    def _unnest(self, marks: Sequence[str]) -> str:
+        shared = self._shared[: len(marks)]
+        arrays = [mark for mark, one in zip(marks, shared, strict=True) if not one]
+        if len(arrays) == len(marks):
+            return f"unnest({', '.join(marks)})"
+        names = [f"a{n}" for n, one in enumerate(shared) if not one]
+        columns = [mark if one else f"a{n}" for n, (mark, one) in enumerate(zip(marks, shared, strict=True))]
+        return f"(SELECT {', '.join(columns)} FROM unnest({', '.join(arrays)}) AS a({', '.join(names)}))"
 
-_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], bool]
+
+_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], bool, tuple[int, ...]]
 _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
     single = all(len(c.rows) == 1 for c in changes)
-    shape = single, tuple([(c.table, c.verb, c.names, c.where, c.guarded) for c in changes])
+    columns = [c.rows[0] if single else tuple(zip(*c.rows, strict=True)) for c in changes]
+    shared = [() if single else _shared_times(*pair) for pair in zip(changes, columns, strict=True)]
+    shape = single, tuple([
+        (c.table, c.verb, c.names, c.where, c.guarded, one) for c, one in zip(changes, shared, strict=True)
+    ])  # fmt: skip
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
             _shapes.clear()
-        text = _shapes[shape] = _write(changes, single=single)
+        text = _shapes[shape] = _write(changes, single=single, shared=shared)
     values: list[Any] = [batch, note]
-    for change in changes:
+    for change, given, one in zip(changes, columns, shared, strict=True):
         if single:
-            values += change.rows[0]
+            values += given
             continue
-        columns = zip(change.arrays, zip(*change.rows, strict=True), strict=True)
-        values += [text_array(column) if kind == TEXTS else column for kind, column in columns]
+        values += [
+            column[0] if n in one else text_array(column) if kind == TEXTS else column
+            for n, (kind, column) in enumerate(zip(change.arrays, given, strict=True))
+        ]
     return text, values
+
+
+def _shared_times(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[int, ...]:
+    """Return the positions of times that all rows share, as documents created together often do.
+
+    The driver encodes each time of an array, which takes as long as encoding the rest of the row.
+    """
+    if len(change.rows) < SHARED_MIN:
+        return ()
+    times = [n for n, kind in enumerate(change.arrays) if kind == TIMES]
+    return tuple([n for n in times if columns[n].count(columns[n][0]) == len(columns[n])])
 
 
 def text_array(values: Sequence[str | None]) -> str:
@@ -175,10 +214,10 @@ def _quoted(value: str | None) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _write(changes: Sequence[TableChange], *, single: bool) -> str:
+def _write(changes: Sequence[TableChange], *, single: bool, shared: Sequence[tuple[int, ...]]) -> str:
     parts, lost, all_made, position = [], [], [], 3
     for n, change in enumerate(changes):
-        rows = RowSource(change, position, single=single)
+        rows = RowSource(change, position, single=single, shared=shared[n])
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, rows)})")
         if change.verb in ("try", "patch"):
             lost.append(_lost(n, rows))

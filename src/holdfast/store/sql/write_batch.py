@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
@@ -12,6 +13,10 @@ from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.fenced_patch import FencedPatch, fenced_patch
 
 IndependentWrite = Write | FencedPatch
+
+
+class NewDocuments(dict[int, IndependentWrite]):
+    """The creates of all commits of a batch: of one collection, and only a taken id can refuse one."""
 
 
 class BulkWrites(NamedTuple):
@@ -40,6 +45,9 @@ def independent_writes(
     independent: dict[int, IndependentWrite] = {}
     if all(len(commit.writes) != 1 for commit in commits):
         return independent
+    new = new_documents(commits, listed) if len(commits) > 1 else None
+    if new is not None:
+        return NewDocuments(enumerate(new))
     uncontended = uncontended_documents(commits)
     for number, commit in enumerate(commits):
         if len(commit.writes) != 1:
@@ -96,11 +104,39 @@ def bulk_writes(commit: Commit, listed: Container[Schema[Any]]) -> BulkWrites:
     return BulkWrites(creates, counts, others)
 
 
+def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> list[Write] | None:
+    """Return the creates of commits that each add one document of the same collection for the same tenant.
+
+    None where one does something else, where two add the same document, or where something else than its key
+    can refuse one: those have to be decided one by one.
+    """
+    writes = [commit.writes[0] for commit in commits if len(commit.writes) == 1]
+    if len(writes) < len(commits) or {write.kind for write in writes} != {"create"}:
+        return None
+    tenants, schemas = {commit.tenant for commit in commits}, {write.schema for write in writes}
+    if len(tenants) > 1 or len(schemas) > 1 or len({write.key for write in writes}) < len(writes):
+        return None
+    (tenant,), (schema,) = tenants, schemas
+    return writes if insertable(schema, writes, tenant=tenant, listed=listed) else None
+
+
 def insertable(
     schema: Schema[Any], writes: Sequence[Write], *, tenant: str | None, listed: Container[Schema[Any]]
 ) -> bool:
     """Whether the primary key is the only rule left that can refuse these creates."""
-    return schema not in listed and not schema.lifecycle and _own(writes, tenant)
+    return schema not in listed and _own(writes, tenant) and _may_start(schema, writes)
+
+
+def _may_start(schema: Schema[Any], writes: Iterable[Write]) -> bool:
+    """Whether all documents begin in a state that new ones may have; most share one, which is asked once."""
+    if not (schema.lifecycle and schema.state):
+        return True
+    try:
+        for state in {schema.state_of(write.prepared) for write in writes if write.prepared}:
+            schema.lifecycle.check_start(state, schema.state.stored)
+    except HoldfastError:
+        return False
+    return True
 
 
 def _own(writes: Sequence[Write], tenant: str | None) -> bool:

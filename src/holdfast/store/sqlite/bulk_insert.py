@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sql.write_batch import bulk_writes, insertable
+from holdfast.store.sql.write_batch import bulk_writes, new_documents
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
@@ -31,17 +31,13 @@ WRITES_MIN: Final = 16
 
 def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
     """Insert where every commit creates one document of one collection and all succeed; otherwise None."""
-    if len(commits) < COMMITS_MIN or any(len(commit.writes) != 1 for commit in commits):
+    if len(commits) < COMMITS_MIN:
         return None
-    tenant, writes = commits[0].tenant, [commit.writes[0] for commit in commits]
-    alike = all(commit.tenant == tenant for commit in commits) and len({w.schema for w in writes}) == 1
-    schema = writes[0].schema
-    if not alike or any(w.kind != "create" for w in writes):
-        return None
-    if not insertable(schema, writes, tenant=tenant, listed=transaction.listed):
+    writes = new_documents(commits, transaction.listed)
+    if writes is None:
         return None
     version = transaction.next_version()
-    if not _insert_all(transaction, {transaction.mappings[schema]: writes}, (), version=version):
+    if not _insert_all(transaction, {transaction.mappings[writes[0].schema]: writes}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
 

@@ -18,7 +18,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.tables import KEY, VERSION
-from holdfast.store.sql.write_batch import independent_writes
+from holdfast.store.sql.write_batch import NewDocuments, independent_writes
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import decide
@@ -40,7 +40,9 @@ class WriteBatch:
         self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
         self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[FencedPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
-        for number, write in independent_writes(commits, transaction.listed).items():
+        independent = independent_writes(commits, transaction.listed)
+        self._is_permitted = isinstance(independent, NewDocuments)
+        for number, write in independent.items():
             if isinstance(write, FencedPatch):
                 tenant = commits[number].tenant if write.group.schema.tenant else None
                 self._patches.setdefault((write.group, tenant), []).append((number, write))
@@ -50,7 +52,8 @@ class WriteBatch:
     def execute(self) -> None:
         """Make the changes. Where one of a statement is refused, all of it are left to be made singly."""
         for schema, creates in self._creates.items():
-            for some in statement_slices(self._permitted(creates), _ROWS_MAX):
+            permitted = creates if self._is_permitted else self._permitted(creates)
+            for some in statement_slices(permitted, _ROWS_MAX):
                 self._insert(self._transaction.mappings[schema], some)
         for (group, tenant), patches in self._patches.items():
             for part in statement_slices(patches, _ROWS_MAX):

@@ -1,0 +1,49 @@
+"""How the rows of a batch are bound to its statement."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.store.postgres.statement import SHARED_MIN, TableChange, render
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+NAMES = ("_key", "made_at", "due_at", "number")
+ARRAYS = ("text[]", "timestamptz[]", "timestamptz[]", "bigint[]")
+
+
+def bound(rows: list[tuple[Any, ...]]) -> tuple[str, list[Any]]:
+    change = TableChange("try", "things", NAMES, ARRAYS)
+    change.rows = rows
+    text, values = render([change], 1, "note")
+    assert values[:2] == [1, "note"]
+    return text, values[2:]
+
+
+def rows(count: int, *, made_at: datetime | None = NOON, step_s: int = 0) -> list[tuple[Any, ...]]:
+    return [(f"k{n}", made_at, NOON + timedelta(seconds=n * step_s), n) for n in range(count)]
+
+
+@pytest.mark.parametrize("made_at", [NOON, None])
+def test_a_time_that_many_rows_share_is_bound_once(made_at: datetime | None) -> None:
+    text, (keys, first, second, numbers) = bound(rows(SHARED_MIN, made_at=made_at, step_s=1))
+    assert first == made_at
+    assert len(second) == len(numbers) == SHARED_MIN
+    assert keys.count("k") == SHARED_MIN
+    assert "SELECT a0, $4::timestamptz, a2, a3 FROM unnest($3::text::text[], $5::timestamptz[]" in text
+
+
+def test_few_rows_and_times_that_differ_are_bound_as_arrays() -> None:
+    _, (_, first, second, _) = bound(rows(SHARED_MIN - 1))
+    assert len(first) == len(second) == SHARED_MIN - 1
+    one_differs = [*rows(SHARED_MIN), ("last", None, NOON, 1)]
+    text, (_, first, second, _) = bound(one_differs)
+    assert (len(first), second) == (SHARED_MIN + 1, NOON)
+    assert "$4::timestamptz[]" in text
+    assert "$5::timestamptz," in text
+
+
+def test_batches_of_any_size_share_their_statement() -> None:
+    assert len({bound(rows(count))[0] for count in (SHARED_MIN, 100, 500)}) == 1
