@@ -38,7 +38,7 @@ from holdfast.store import (
 )
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.port import ClaimRequest
-from holdfast.store.sql.fenced_patch import fenced_patch
+from holdfast.store.sql.blind_patch import blind_patch
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
@@ -333,5 +333,5 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
 
 
 def test_some_of_the_random_patches_are_fenced_patches_and_some_are_not() -> None:
-    made = [fenced_patch(patch(Order, "x", changes=changes, expect=Fence(1))) for changes in CHANGES]
+    made = [blind_patch(patch(Order, "x", changes=changes, expect=Fence(1))) for changes in CHANGES]
     assert 0 < sum(one is not None for one in made) < len(CHANGES)

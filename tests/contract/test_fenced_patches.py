@@ -26,7 +26,7 @@ from holdfast.store import (
     patch,
     put,
 )
-from holdfast.store.sql.fenced_patch import fenced_patch
+from holdfast.store.sql.blind_patch import blind_patch
 from holdfast.testing import ManualClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -236,7 +236,7 @@ async def test_new_documents_in_one_go_are_refused_one_by_one(store: Store) -> N
 
 def test_only_plain_changes_under_a_fence_are_fenced_patches() -> None:
     def is_fenced_patch(changes: dict[str, Any], expect: Any) -> bool:
-        return fenced_patch(patch(Parcel, "x", changes=changes, expect=expect)) is not None
+        return blind_patch(patch(Parcel, "x", changes=changes, expect=expect)) is not None
 
     assert is_fenced_patch(SETTLED, Fence(1))
     assert not is_fenced_patch(SETTLED, Version(1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.model.columns import Kind, ReadableKind
@@ -72,6 +72,13 @@ class PostgresDialect:
 
     def body_bytes(self, name: str) -> str:
         return f"octet_length({name}::text)"
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        # Of a repeated name every reader takes the last. Merging as jsonb would change values: 1e22, -0.0.
+        fields = "ARRAY[" + ", ".join("'" + name.replace("'", "''") + "'" for name in names) + "]"
+        replaced = f"{stored} IS NULL OR {stored}::jsonb - {fields} = '{{}}'"
+        appended = f"(left({stored}::text, -1) || ',' || substr({new}::text, 2))::json"
+        return f"CASE WHEN {replaced} THEN {new} ELSE {appended} END"
 
 
 DIALECT = PostgresDialect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -70,6 +70,12 @@ class Dialect(Protocol):
 
     def body_bytes(self, name: str) -> str:
         """Return the expression for the size of a JSON column."""
+        ...
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        """Return the expression for a patch, which may be null, with the fields of a new one in place of
+        its own, every value as the exact text that was written. `names` are the new one's fields.
+        """
         ...
 
 

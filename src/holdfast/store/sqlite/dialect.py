@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +29,7 @@ class SqliteDialect:
     unbind: Mapping[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
     def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
-        path = "'$.\"" + name.replace("'", "''") + "\"'"
+        path = _path(name)
         value = f"json_extract(_body, {path})"
         if patched:
             value = f"iif(json_type(_patch, {path}) IS NULL, {value}, json_extract(_patch, {path}))"
@@ -65,6 +65,15 @@ class SqliteDialect:
 
     def body_bytes(self, name: str) -> str:
         return f"octet_length({name})"
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        # json_patch would drop fields that are null, and merge structs field by field.
+        sets = ", ".join(f"{path}, {new} -> {path}" for path in map(_path, names))
+        return f"iif({stored} IS NULL, {new}, json_set({stored}, {sets}))"
+
+
+def _path(name: str) -> str:
+    return "'$.\"" + name.replace("'", "''") + "\"'"
 
 
 DIALECT = SqliteDialect()
