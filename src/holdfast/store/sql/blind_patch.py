@@ -185,9 +185,12 @@ def _mergeable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
     # Where no claim is declared, derived columns are of the body alone.
     if schema.claim is None and schema.readable:
         return False
-    # A name that JSON writes as it is can be a path in a statement, too.
-    stored = [schema.fields[name].encode_name for name in names]
-    return all(_ENCODE(name) == f'"{name}"'.encode() for name in stored)
+    return all(is_plain_name(schema.fields[name].encode_name) for name in names)
+
+
+def is_plain_name(stored: str) -> bool:
+    """Whether JSON writes a name as it is, so that it can be a path in a statement, too."""
+    return _ENCODE(stored) == f'"{stored}"'.encode()
 
 
 def _fixed_size(schema: Schema[Any], column: Column) -> bool:

@@ -169,11 +169,9 @@ class ListIndexTable:
         return [(key, item, *scope, *others) for item in self.items(document)]
 
 
-def merge_json(body: Any, patch: Any) -> Any:
+def merge_json(body: str, patch: str) -> str:
     """Return a document's JSON with a patch appended: of a repeated name, readers take the last."""
-    if len(body) <= 2:
-        return patch
-    return body[:-1] + ("," if isinstance(body, str) else b",") + patch[1:]
+    return f"{body[:-1]},{patch[1:]}" if len(body) > 2 else patch
 
 
 def _chooser(positions: tuple[int, ...], count: int) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
