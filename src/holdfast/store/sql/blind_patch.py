@@ -183,14 +183,7 @@ def _mergeable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
     if hasattr(cls, "__post_init__") or cls.__struct_config__.array_like or not schema.fields.keys() >= {*names}:
         return False
     # Where no claim is declared, derived columns are of the body alone.
-    if schema.claim is None and schema.readable:
-        return False
-    return all(is_plain_name(schema.fields[name].encode_name) for name in names)
-
-
-def is_plain_name(stored: str) -> bool:
-    """Whether JSON writes a name as it is, so that it can be a path in a statement, too."""
-    return _ENCODE(stored) == f'"{stored}"'.encode()
+    return schema.claim is not None or not schema.readable
 
 
 def _fixed_size(schema: Schema[Any], column: Column) -> bool:

@@ -16,7 +16,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
 from holdfast.store.sql.dialect import Dialect, quote
-from holdfast.store.sql.blind_patch import PATCHED_BODY_BYTES_MAX, PENDING_BYTES_MAX, is_plain_name
+from holdfast.store.sql.blind_patch import PATCHED_BODY_BYTES_MAX, PENDING_BYTES_MAX
 from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
 from holdfast.store.transforms import Increment
 
@@ -66,7 +66,7 @@ def _countable(schema: Schema[Any], name: str) -> bool:
     if name in {*schema.path.parameters, *schema.immutable, *in_rules}:
         return False
     field = schema.fields.get(name)
-    return field is not None and field.type == mi.IntType() and is_plain_name(field.encode_name)
+    return field is not None and field.type == mi.IntType()
 
 
 def counting_clause(schema: Schema[Any], column: Column, dialect: Dialect) -> str:

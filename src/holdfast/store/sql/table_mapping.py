@@ -169,9 +169,11 @@ class ListIndexTable:
         return [(key, item, *scope, *others) for item in self.items(document)]
 
 
-def merge_json(body: str, patch: str) -> str:
+def merge_json(body: Any, patch: Any) -> Any:
     """Return a document's JSON with a patch appended: of a repeated name, readers take the last."""
-    return f"{body[:-1]},{patch[1:]}" if len(body) > 2 else patch
+    if len(body) <= 2:
+        return patch
+    return f"{body[:-1]},{patch[1:]}" if isinstance(body, str) else b"%b,%b" % (body[:-1], patch[1:])
 
 
 def _chooser(positions: tuple[int, ...], count: int) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
