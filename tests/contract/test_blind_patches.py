@@ -225,8 +225,9 @@ async def test_patches_of_the_same_and_of_other_fields_are_merged(store: Store, 
 async def test_a_patch_that_became_long_is_folded_into_the_document(store: Store, url: str) -> None:
     await out(store, ids(1))
     for number in range(80):
-        changes = [{"tries": number}, {"text": "x" * 300}, {"words": [f"{number}" * 100]}][number % 3]
-        await both_ways(store, [changes], expecting="nothing")
+        fields: dict[str, Any] = {"tries": number, "text": "x" * 300, "words": [f"{number}" * 100]}
+        name = list(fields)[number % 3]
+        await both_ways(store, [{name: fields[name]}], expecting="nothing")
     assert len(await _patch_text(url)) <= 2 * PENDING_BYTES_MAX
     await both_ways(store, [{"text": "x" * (PENDING_BYTES_MAX + 1)}], expecting="nothing")
     assert await _patch_text(url) == ""

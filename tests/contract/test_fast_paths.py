@@ -171,7 +171,9 @@ plain_patches = st.builds(
     st.sampled_from([None, None, None, PRESENT, ABSENT, Version(0), Fence(1)]),
 )  # fmt: skip
 tally_patches = st.builds(
-    lambda id, changes: patch(Tally, id, changes=changes), st.sampled_from(IDS), st.sampled_from(TALLY_CHANGES)
+    lambda id, changes: patch(Tally, id, changes=changes),
+    st.sampled_from(IDS),
+    st.sampled_from(TALLY_CHANGES),
 )
 BY = [1, 1, 1, 1, -5, 2**61, 2**62 - 1, 2**63 - 1]
 COUNTED: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ both are read in every way there is, and written by whatever may follow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "anything": values,
 }
 changes = st.fixed_dictionaries({}, optional=FIELDS).filter(bool)
-FOLLOWING = {
+FOLLOWING: dict[str, Callable[[Any, int], Write]] = {
     "a put": lambda one, _: put(one.doc, one.unchanged),
     "a put of an old version": lambda one, old: put(one.doc, Version(old)),
     "a patch": lambda one, _: patch(Thing, one.doc.id, changes={"flag": True}, expect=one.unchanged),
@@ -143,7 +143,9 @@ class Twins:
                     FOLLOWING[name](one, version)
                     for one, version in zip(found, created.versions, strict=True)
                 ]
-                assert await self._outcome(writes[0]) == await self._outcome(writes[1], check(Desk, "d")), name
+                assert await self._outcome(writes[0]) == await self._outcome(writes[1], check(Desk, "d")), (
+                    name
+                )
             assert await self._seen(a) == await self._seen(b), name
 
     async def _outcome(self, *writes: Write) -> str:
@@ -164,7 +166,9 @@ class Twins:
         scanned = [item.doc async for item in store.scan(query) if item.doc.id == id]
         [many] = await store.get_many(Thing, [id])
         assert many is not None
-        selected = [row[1:] async for rows in store.select(query, "at", "flag") for row in rows if row[0] == id]
+        selected = [
+            row[1:] async for rows in store.select(query, "at", "flag") for row in rows if row[0] == id
+        ]
         [row] = await _rows(self._url, id)
         documents = {_text(one) for one in (found.doc, many.doc, *page, *scanned)}
         assert len(documents) == len(scanned) == len(selected) == 1
@@ -203,7 +207,7 @@ def _text(doc: Any) -> bytes:
 
 async def _rows(url: str, id: str) -> list[tuple[Any, ...]]:
     """The row of the view, by another driver's connection than the store's."""
-    sql = f"SELECT * FROM view_things WHERE id = '{id}'"  # noqa: S608 - an id of this test
+    sql = f"SELECT * FROM view_things WHERE id = '{id}'"
     if url.startswith("sqlite"):
         connection = apsw.Connection(url.removeprefix("sqlite:///"))
         rows = [tuple(row)[1:] for row in connection.execute(sql)]

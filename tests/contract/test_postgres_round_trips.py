@@ -35,7 +35,7 @@ class Pair(Document):
     second: int = 0
 
 
-CLASSES = [Pair, *ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
+CLASSES: list[type[Document]] = [Pair, *ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.postgres.dialect import DIALECT, array_of
+from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, TableMapping
 from holdfast.store.sql.tables import BODY, ITEM, KEY, PARENT, PATCH, VERSION
 

@@ -24,7 +24,7 @@ from holdfast.store.transforms import TRANSFORMS
 
 # Patches and the JSON under them are so short that together they can't reach the limit of a document.
 PATCH_BYTES_MAX: Final = 32_768
-# Every read parses the patch, too: over a longer one the next patch rewrites the document, and so does a longer
+# Every read parses the patch, too. So the patch after a longer one rewrites the document, and so does a longer
 # one without a fence, whose document is likely to be read again.
 PENDING_BYTES_MAX: Final = 2_048
 PATCHED_BODY_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4 - PATCH_BYTES_MAX - PENDING_BYTES_MAX
@@ -180,10 +180,11 @@ def _patchable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
 def _mergeable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
     """Whether these fields, appended to the stored JSON, make the document, valid if they are."""
     cls = schema.cls
-    if hasattr(cls, "__post_init__") or cls.__struct_config__.array_like or not schema.fields.keys() >= {*names}:
+    if hasattr(cls, "__post_init__") or cls.__struct_config__.array_like:
         return False
     # Where no claim is declared, derived columns are of the body alone.
-    return schema.claim is not None or not schema.readable
+    shown = schema.claim is not None or not schema.readable
+    return shown and schema.fields.keys() >= {*names}
 
 
 def _fixed_size(schema: Schema[Any], column: Column) -> bool:

@@ -15,8 +15,8 @@ from msgspec import inspect as mi
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
-from holdfast.store.sql.dialect import Dialect, quote
 from holdfast.store.sql.blind_patch import PATCHED_BODY_BYTES_MAX, PENDING_BYTES_MAX
+from holdfast.store.sql.dialect import Dialect, quote
 from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
 from holdfast.store.transforms import Increment
 

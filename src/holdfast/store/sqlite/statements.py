@@ -10,9 +10,9 @@ from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, StoredRow, TableMapping
 from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
 from holdfast.store.sqlite.dialect import DIALECT

@@ -15,8 +15,8 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
+from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
 from holdfast.store.sql.write_batch import independent_writes
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
