@@ -24,8 +24,8 @@ from holdfast.store.transforms import TRANSFORMS
 
 # Patches and the JSON under them are so short that together they can't reach the limit of a document.
 PATCH_BYTES_MAX: Final = 32_768
-# Every read parses the patch, too. So the patch after a longer one rewrites the document, and so does a longer
-# one without a fence, whose document is likely to be read again.
+# Every read parses the patch, too. So the patch after a longer one is decided, which rewrites the document,
+# and so is a longer one without a fence, whose document is likely to be read again.
 PENDING_BYTES_MAX: Final = 2_048
 PATCHED_BODY_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4 - PATCH_BYTES_MAX - PENDING_BYTES_MAX
 
