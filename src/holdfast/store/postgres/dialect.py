@@ -30,12 +30,11 @@ class PostgresDialect:
     concurrently = "CONCURRENTLY "
     unbind: Mapping[Kind, Callable[[Any], Any]] = {}
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
         field = "'" + name.replace("'", "''") + "'"
         arrow = "->" if kind == "json" else "->>"
-        value = f"(_body {arrow} {field})"
-        if patched:
-            value = f"(CASE WHEN _patch -> {field} IS NULL THEN {value} ELSE _patch {arrow} {field} END)"
+        in_body, in_patch = f"(_body {arrow} {field})", f"_patch {arrow} {field}"
+        value = f"(CASE WHEN _patch -> {field} IS NULL THEN {in_body} ELSE {in_patch} END)"
         # A server before version 18 stores it instead: see the migration.
         derived = _DERIVED.get(kind, "TEXT")
         return derived, f"GENERATED ALWAYS AS ({value}::{derived.lower()}) VIRTUAL"

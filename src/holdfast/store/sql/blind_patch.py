@@ -182,7 +182,7 @@ def _mergeable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
     cls = schema.cls
     if hasattr(cls, "__post_init__") or cls.__struct_config__.array_like:
         return False
-    # Where no claim is declared, derived columns are of the body alone.
+    # An earlier release derived columns from the body alone where no claim is declared.
     shown = schema.claim is not None or not schema.readable
     return shown and schema.fields.keys() >= {*names}
 

@@ -22,11 +22,8 @@ class Dialect(Protocol):
     concurrently: str  # what builds an index without blocking writers, empty where nothing does
     unbind: Mapping[Kind, Callable[[Any], Any]]  # undoes `bind` for the kinds the driver returns as bound
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
-        """Return the type and the definition of a column derived from a field of the body.
-
-        With `patched` the patch column, where it has the field, is newer.
-        """
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
+        """Return the type and the definition of a column derived from a field of the patch or the body."""
         ...
 
     def view_type(self, column: ViewColumn) -> str:

@@ -28,11 +28,10 @@ class SqliteDialect:
     concurrently = ""
     unbind: Mapping[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
         path = _path(name)
-        value = f"json_extract(_body, {path})"
-        if patched:
-            value = f"iif(json_type(_patch, {path}) IS NULL, {value}, json_extract(_patch, {path}))"
+        in_body, in_patch = f"json_extract(_body, {path})", f"json_extract(_patch, {path})"
+        value = f"iif(json_type(_patch, {path}) IS NULL, {in_body}, {in_patch})"
         return _DERIVED.get(kind, "TEXT"), f"AS ({value}) VIRTUAL"
 
     def view_type(self, column: ViewColumn) -> str:
