@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import AlreadyExistsError, StoreUnavailableError
+from holdfast.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
 from holdfast.model import Document, Index, document
 from holdfast.store import Committed, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
@@ -63,7 +63,7 @@ def _never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)
 
 
-async def test_a_lone_create_is_one_statement_in_the_thread_of_its_caller(
+async def test_a_lone_create_or_patch_is_one_statement_in_the_thread_of_its_caller(
     sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _never_slow(monkeypatch)
@@ -71,7 +71,9 @@ async def test_a_lone_create_is_one_statement_in_the_thread_of_its_caller(
         executed.clear()
         await store.commit(create(Filling(id="a")))
         here = threading.current_thread().name
-        assert executed == [(here, "INSERT")]
+        await store.commit(patch(Filling, "a", changes={"text": "b"}))
+        await store.commit(patch(Filling, "a", changes={"text": "c"}))
+        assert executed == [(here, "INSERT"), (here, "UPDATE"), (here, "UPDATE")]
         executed.clear()
         await store.commit(create(Filling(id="b")), delete(Filling, "a"))
         assert (executed[0], executed[-1]) == ((here, "BEGIN"), (here, "COMMIT"))
@@ -139,6 +141,8 @@ async def test_a_refused_lone_commit_gives_the_reason_and_leaves_no_transaction(
     async with _opened(sqlite_url) as store:
         with pytest.raises(AlreadyExistsError):
             await store.commit(create(Filling(id="first")))
+        with pytest.raises(NotFoundError):
+            await store.commit(patch(Filling, "nowhere", changes={"text": "b"}))
         await store.commit(create(Filling(id="a")))
         assert not _engine(store)._writer.connection.driver.in_transaction
 

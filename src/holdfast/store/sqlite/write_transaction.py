@@ -11,13 +11,13 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Fence, Outcome, Write
+from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
-from holdfast.store.sqlite.write_batch import WriteBatch
+from holdfast.store.sqlite.write_batch import WriteBatch, patch_alone
 from holdfast.store.write_rules import Change, decide, needs_current
 
 PREFETCH_MIN: Final = 4
@@ -80,14 +80,17 @@ class WriteTransaction:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Make each commit by itself; those that touch the same document in their order."""
-        if len(commits) == 1 and not _is_fenced(commits[0]) and len(commits[0].writes) < PREFETCH_MIN:
-            return [self.commit(commits[0])]
-        inserted = insert_commits(self, commits)
-        if inserted is not None:
-            return inserted
-        batch = WriteBatch(self, commits)
-        batch.execute()
-        outcomes = batch.outcomes
+        outcomes: dict[int, Outcome] = {}
+        if len(commits) == 1:
+            if len(commits[0].writes) == 1:
+                return [patch_alone(self, commits[0]) or self.commit(commits[0])]
+        else:
+            inserted = insert_commits(self, commits)
+            if inserted is not None:
+                return inserted
+            batch = WriteBatch(self, commits)
+            batch.execute()
+            outcomes = batch.outcomes
         rest = [commit for number, commit in enumerate(commits) if number not in outcomes]
         if sum(len(commit.writes) for commit in rest) >= PREFETCH_MIN:
             self._prefetch(rest)
@@ -123,12 +126,13 @@ class WriteTransaction:
 
     def commit_alone(self, commit: Commit) -> Outcome | None:
         """Make a commit that is one statement, outside a transaction; None where it is more."""
+        if len(commit.writes) != 1 or self.version >= self._reserved:
+            return None
         write = commit.writes[0]
-        one_statement = write.kind == "create" and len(commit.writes) == 1 and write.schema not in self.listed
-        if not one_statement or self.version >= self._reserved:
+        if write.schema in self.listed:
             return None
         self.touched = set()
-        return self.commit(commit)
+        return self.commit(commit) if write.kind == "create" else patch_alone(self, commit)
 
     def _commit_single(self, write: Write, commit: Commit) -> Outcome:
         """Make a commit of one write; a create relies on the primary key instead of a read."""
@@ -172,8 +176,3 @@ class WriteTransaction:
                 self.connection.execute(items.delete_sql, (change.key,))
             if prepared is not None and (rows := items.rows(change.key, prepared.tenant, document=document)):
                 self.connection.executemany(items.insert_sql, rows)
-
-
-def _is_fenced(commit: Commit) -> bool:
-    """Whether batching pays for a commit that comes alone: a fenced patch is then made without a read."""
-    return len(commit.writes) == 1 and isinstance(commit.writes[0].expect, Fence)
