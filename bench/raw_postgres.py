@@ -105,7 +105,8 @@ class MarkedStatement:
         number, bound = next(_BATCH_NUMBERS), list(values)
         for position in self._texts:
             bound[position] = text_array(bound[position])
-        if await link.fetchval(self._text, number, self._note, *bound):
+        row = await link.fetchrow(self._text, number, self._note, *bound)
+        if row is None or row[0]:
             raise AssertionError("an id was taken")
         if number % MARKS_MAX == 0:
             await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", number)

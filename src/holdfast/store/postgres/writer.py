@@ -29,7 +29,7 @@ from holdfast.store.postgres.pool import (
     close_connection,
     unavailable,
 )
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render, text_array
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 
 WRITES_PER_BATCH = 500
@@ -215,9 +215,8 @@ class PostgresWriter:
         note = " ".join([self._name, *sorted(self._mappings[schema].table for schema in work.touched)])
         text, values = render(changes, batch, note if len(note) < 7_000 else f"{self._name} *")
         self._applied.append(batch)
-        for entry in await connection.fetchval(text, *values) or ():
-            position, _, key = entry.partition(":")
-            work.lose(changes[int(position)], key, commits)
+        for change, key in lost_rows(await connection.fetchrow(text, *values), changes):
+            work.lose(change, key, commits)
 
     async def _was_applied(self, batch: int, commits: Sequence[Commit], *, work: Batch) -> bool:
         """Whether a batch whose response never came was applied; if not, make sure that it never will be."""
@@ -227,7 +226,7 @@ class PostgresWriter:
         while True:
             try:
                 connection = await self._connect()
-                lost = await self._pool.pinned(connection, lambda connection: _void_batch(connection, batch))
+                mark = await self._pool.pinned(connection, lambda connection: _void_batch(connection, batch))
             except Exception as fault:
                 self._disconnect()
                 if deadline.passed or not is_disconnected(fault):
@@ -235,11 +234,10 @@ class PostgresWriter:
                     return True
                 await deadline.pause()
                 continue
-            if lost is None:
+            if mark is None:
                 return False
-            for entry in lost:
-                position, _, key = entry.partition(":")
-                work.lose(changes[int(position)], key, commits)
+            for change, key in lost_rows(mark, changes):
+                work.lose(change, key, commits)
             self._notifier.notify(work.touched, unclaimable=work.unclaimable)
             return True
 
@@ -272,14 +270,13 @@ class PostgresWriter:
             self._disconnect()
 
 
-async def _void_batch(connection: PgConnection, batch: int) -> list[str] | None:
-    """Write a batch's mark in its place; return None when that succeeded, else the keys the batch lost."""
+async def _void_batch(connection: PgConnection, batch: int) -> Sequence[Any] | None:
+    """Write a batch's mark in its place; return None when that succeeded, else the mark of the batch."""
     text = f"INSERT INTO {BATCHES} (id, void) VALUES ($1, true) ON CONFLICT DO NOTHING"
     await connection.execute(text, batch)
-    row = await connection.fetchrow(f"SELECT void, lost FROM {BATCHES} WHERE id = $1", batch)
-    if row is None or row["void"]:
-        return None
-    return row["lost"] or []
+    text = f"SELECT lost FROM {BATCHES} WHERE id = $1 AND NOT void"
+    mark: Sequence[Any] | None = await connection.fetchrow(text, batch)
+    return mark
 
 
 async def _next_block(connection: PgConnection) -> int:
