@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,8 +30,8 @@ _BACK_OFF = BackOff(first_s=0.01, wait_s_max=0.5, jitter=0.5)
 class RetryDeadline:
     """How long one caller waits for an unreachable server, with exponential back-off."""
 
-    def __init__(self, total_s: float) -> None:
-        self._end = time.monotonic() + total_s
+    def __init__(self, total_s: float, *, since_s: float | None = None) -> None:
+        self._end = (time.monotonic() if since_s is None else since_s) + total_s
         self._pauses = 0
 
     @property
@@ -96,6 +96,13 @@ class ConnectionPool:
     async def pinned(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work that must stay on one server connection: behind a pooler, inside a transaction."""
         return await (self.transact(connection, work) if self.address.pooled else work(connection))
+
+    async def fetchrow_on(self, connection: PgConnection, text: str, values: Sequence[Any]) -> Any:
+        """Execute one statement on a connection of the caller's; return its first row or None."""
+        if self.address.pooled:
+            return await self.transact(connection, lambda connection: connection.fetchrow(text, *values))
+        with self._link_probe.statement(connection):
+            return await connection.fetchrow(text, *values)
 
     async def transact(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work inside a transaction, with settings that end with it."""

@@ -159,9 +159,7 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
     return text, values
 
 
-def lost_rows(
-    row: Sequence[Any] | None, changes: Sequence[TableChange]
-) -> Iterator[tuple[TableChange, str]]:
+def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:
     """Yield the changes and keys that the statement's result, or its mark, names as not made."""
     if row is None:  # of a single row
         yield changes[0], changes[0].rows[0][0]

@@ -1,0 +1,120 @@
+"""The commits that wait for the writers of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.errors import StoreUnavailableError
+from holdfast.store.commit import Commit, Outcome
+
+if TYPE_CHECKING:
+    from holdfast.store.postgres.writer import FailedAttempt, PostgresWriter
+
+WRITES_PER_BATCH: Final = 500
+
+
+class CommitRequest:
+    """Commits of one caller, and the future of their outcomes."""
+
+    __slots__ = ("commits", "failed", "future", "size")
+
+    def __init__(
+        self,
+        commits: Sequence[Commit],
+        *,
+        future: asyncio.Future[list[Outcome]],
+        failed: FailedAttempt | None = None,
+    ) -> None:
+        self.commits, self.future, self.failed = commits, future, failed
+        self.size = commits_size(commits)
+
+
+class IdleWriter(NamedTuple):
+    """A writer, and the future that wakes it."""
+
+    writer: PostgresWriter
+    filled: asyncio.Future[None]
+
+
+class CommitQueue:
+    """Gives each writer all that waits at a moment, up to a batch.
+
+    A caller whose commit comes alone may borrow an idle writer: no task has to be woken for it. What others
+    commit meanwhile waits for the writer as usual.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[CommitRequest] = deque()
+        self._idle: deque[IdleWriter] = deque()
+        self._last_taken = 0
+        self.closed = False
+
+    def put(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
+        """Return the future of the outcomes."""
+        if self.closed:
+            raise StoreUnavailableError("the store is closed")
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(CommitRequest(commits, future=future))
+        self._wake()
+        return future
+
+    def put_failed(self, commits: Sequence[Commit], failed: FailedAttempt) -> asyncio.Future[list[Outcome]]:
+        """Return the future of the outcomes of attempted commits, which are a batch by themselves."""
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.appendleft(CommitRequest(commits, future=future, failed=failed))
+        self._wake()
+        return future
+
+    def borrow(self) -> IdleWriter | None:
+        """Return a writer that has nothing to do, to be given back after one commit."""
+        return self._idle.popleft() if self._idle and not self._waiting and not self.closed else None
+
+    def give_back(self, idle: IdleWriter) -> None:
+        self._idle.appendleft(idle)
+        if self._waiting or self.closed:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._idle:
+            self._idle.popleft().filled.set_result(None)
+
+    async def take(self, writer: PostgresWriter) -> list[CommitRequest]:
+        """Return all that waits, up to a batch; empty once closed and drained."""
+        while True:
+            if self._last_taken > 1:
+                # Lets callers whose commits have just returned commit again before the batch is closed.
+                await asyncio.sleep(0)
+            if taken := self._pop():
+                self._last_taken = len(taken)
+                return taken
+            if self.closed:
+                return []
+            filled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(IdleWriter(writer, filled))
+            await filled
+
+    def _pop(self) -> list[CommitRequest]:
+        taken: list[CommitRequest] = []
+        size = 0
+        while self._waiting:
+            request = self._waiting[0]
+            if taken and (request.failed or size + request.size > WRITES_PER_BATCH):
+                break
+            taken.append(self._waiting.popleft())
+            size += request.size
+            if request.failed:
+                break
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+        while self._idle:
+            self._wake()
+
+
+def commits_size(commits: Sequence[Commit]) -> int:
+    """Return the number of writes."""
+    return sum([len(commit.writes) for commit in commits])
