@@ -33,8 +33,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     open_connection = ConnectionPool.open
 
-    async def logged(self: ConnectionPool, *, direct: bool = False) -> PgConnection:
-        connection = await open_connection(self, direct=direct)
+    async def logged(self: ConnectionPool, **options: bool) -> PgConnection:
+        connection = await open_connection(self, **options)
         connection.add_query_logger(lambda record: sent.append(record.query.split()[0]))
         return connection
 

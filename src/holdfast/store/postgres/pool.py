@@ -57,16 +57,20 @@ class ConnectionPool:
         self._idle: list[PgConnection] = []
         self._readers = asyncio.Semaphore(address.readers)
         self._closed = False
-        self._link_probe = LinkProbe(self.open)
+        self._link_probe = LinkProbe(self.open, limit_s=address.timeout_s)
 
-    async def open(self, *, direct: bool = False) -> PgConnection:
-        """Open a connection set up for documents; raises what the driver raises."""
+    async def open(self, *, direct: bool = False, probed: bool = False) -> PgConnection:
+        """Open a connection set up for documents; raises what the driver raises.
+
+        Where `probed`, all statements are to be `probed`: the driver limits no time itself.
+        """
         address = self.address
+        limited = address.pooled or not probed
         try:
             connection = await asyncpg.connect(
                 address.direct if direct else address.dsn,
                 timeout=_CONNECT_S,
-                command_timeout=address.timeout_s,
+                command_timeout=address.timeout_s if limited else None,
                 statement_cache_size=0 if address.pooled and not direct else 500,
                 server_settings={} if address.pooled else {"application_name": "holdfast", **_SETTINGS},
             )
@@ -82,14 +86,15 @@ class ConnectionPool:
                 "to the store's URL, and &direct=HOST:PORT of the server itself for prompt notifications"
             ) from None
         try:
-            await self.pinned(connection, _pass_json_through)
+            async with asyncio.timeout(_CONNECT_S):
+                await self.pinned(connection, _pass_json_through)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
     def probed(self, connection: PgConnection) -> AbstractContextManager[None]:
-        """End the connection within seconds once its link turns out to be dead."""
+        """Limit the time, and end the connection within seconds once its link turns out to be dead."""
         # Behind a pooler, a session of the server has no link of its own.
         return nullcontext() if self.address.pooled else self._link_probe.statement(connection)
 
@@ -137,7 +142,7 @@ class ConnectionPool:
             self._readers.release()
 
     async def _lend(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
-        connection = self._idle.pop() if self._idle else await self.open()
+        connection = self._idle.pop() if self._idle else await self.open(probed=True)
         try:
             if self.address.pooled:
                 result = await self.transact(connection, work)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
@@ -35,6 +35,7 @@ from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, 
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 from holdfast.store.write_rules import decide
 
+T = TypeVar("T")
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_PER_BLOCK = 8_192
 MARKS_MAX = 256
@@ -239,8 +240,8 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s)
         while True:
             try:
-                connection = await self._connect()
-                mark = await self._pool.pinned(connection, lambda connection: _void_batch(connection, batch))
+                await self._connect()
+                mark = await self._pinned(lambda connection: _void_batch(connection, batch))
             except Exception as fault:
                 self._disconnect()
                 if deadline.passed or not is_disconnected(fault):
@@ -258,11 +259,16 @@ class PostgresWriter:
     async def _connect(self) -> PgConnection:
         """Return an open connection; reserves versions enough for a batch."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._pool.open()
+            self._connection = await self._pool.open(probed=True)
         if self._version + WRITES_MAX * 2 > self._version_end:
-            first = await self._pool.pinned(self._connection, _next_block)
+            first = await self._pinned(_next_block)
             self._version, self._version_end = first, first + VERSIONS_PER_BLOCK
         return self._connection
+
+    async def _pinned(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
+        assert self._connection is not None
+        with self._pool.probed(self._connection):
+            return await self._pool.pinned(self._connection, work)
 
     def _next_version(self) -> int:
         self._version += 1
@@ -279,7 +285,7 @@ class PostgresWriter:
             return
         applied, self._applied = self._applied, []
         try:
-            await self._pool.pinned(self._connection, lambda connection: _delete_batches(connection, applied))
+            await self._pinned(lambda connection: _delete_batches(connection, applied))
         except Exception:
             self._disconnect()
 
