@@ -36,6 +36,7 @@ from holdfast.store import (
 from holdfast.store.postgres.link_probe import PROBE_S
 from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
+from tests.kit.eventually import until
 
 CALLERS = 12
 RESUMES_WITHIN_S = 20.0
@@ -488,6 +489,21 @@ async def test_callers_behind_a_lone_create_whose_link_breaks_are_served(postgre
         await asyncio.gather(*(store.commit(create(Receipt(id=name))) for name in names))
         assert proxy.severed == 1
         assert None not in await store.get_many(Receipt, names)
+
+
+async def test_a_caller_cancelled_on_a_silent_link_holds_later_commits_up_for_seconds(
+    postgres_url: str,
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?timeout_s=600") as store:
+        await store.commit(create(Receipt(id="warm")))
+        proxy.sever("silence", when=lambda data: b"the-one" in data)
+        lone = asyncio.create_task(store.commit(create(Receipt(id="the-one"))))
+        await until(lambda: proxy.severed == 1)
+        lone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lone
+        async with asyncio.timeout(60):
+            await store.commit(create(Receipt(id="next")))
 
 
 async def test_closing_waits_for_a_lone_create(postgres_url: str) -> None:

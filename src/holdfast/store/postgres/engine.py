@@ -78,12 +78,12 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         if write is not None and (idle := self._queue.borrow()) is not None:
             try:
                 outcome = await idle.writer.create(write, commits[0])
-                if isinstance(outcome, FailedAttempt):
-                    outcome = self._queue.put_failed(commits, outcome)
             finally:
                 self._queue.give_back(idle)
+            if isinstance(outcome, FailedAttempt):
+                return await self._queue.put_failed(commits, outcome)
             if outcome is not None:
-                return await outcome if isinstance(outcome, asyncio.Future) else [outcome]
+                return [outcome]
         if commits_size(commits) <= WRITES_PER_BATCH:
             return await self._queue.put(commits)
         parts = await asyncio.gather(*[self._queue.put(part) for part in _parts(commits)])
