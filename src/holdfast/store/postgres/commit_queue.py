@@ -24,12 +24,12 @@ class CommitRequest:
     def __init__(
         self,
         commits: Sequence[Commit],
+        size: int,
         *,
         future: asyncio.Future[list[Outcome]],
         failed: FailedAttempt | None = None,
     ) -> None:
-        self.commits, self.future, self.failed = commits, future, failed
-        self.size = commits_size(commits)
+        self.commits, self.size, self.future, self.failed = commits, size, future, failed
 
 
 class IdleWriter(NamedTuple):
@@ -48,38 +48,40 @@ class CommitQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[CommitRequest] = deque()
-        self._idle: deque[IdleWriter] = deque()
+        self._failed: deque[CommitRequest] = deque()  # each is a batch by itself
+        self.idle: deque[IdleWriter] = deque()
         self._last_taken = 0
         self.closed = False
 
-    def put(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
-        """Return the future of the outcomes."""
+    def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
+        """Return the future of the outcomes; `size` is the number of writes."""
         if self.closed:
             raise StoreUnavailableError("the store is closed")
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(CommitRequest(commits, future=future))
+        self._waiting.append(CommitRequest(commits, size, future=future))
         self._wake()
         return future
 
     def put_failed(self, commits: Sequence[Commit], failed: FailedAttempt) -> asyncio.Future[list[Outcome]]:
-        """Return the future of the outcomes of attempted commits, which are a batch by themselves."""
+        """Return the future of the outcomes of commits that were attempted as a batch."""
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._waiting.appendleft(CommitRequest(commits, future=future, failed=failed))
+        self._failed.append(CommitRequest(commits, 0, future=future, failed=failed))
         self._wake()
         return future
 
     def borrow(self) -> IdleWriter | None:
         """Return a writer that has nothing to do, to be given back after one commit."""
-        return self._idle.popleft() if self._idle and not self._waiting and not self.closed else None
+        busy = self._waiting or self._failed or self.closed or not self.idle
+        return None if busy else self.idle.popleft()
 
     def give_back(self, idle: IdleWriter) -> None:
-        self._idle.appendleft(idle)
-        if self._waiting or self.closed:
+        self.idle.appendleft(idle)
+        if self._waiting or self._failed or self.closed:
             self._wake()
 
     def _wake(self) -> None:
-        if self._idle:
-            self._idle.popleft().filled.set_result(None)
+        if self.idle:
+            self.idle.popleft().filled.set_result(None)
 
     async def take(self, writer: PostgresWriter) -> list[CommitRequest]:
         """Return all that waits, up to a batch; empty once closed and drained."""
@@ -93,28 +95,20 @@ class CommitQueue:
             if self.closed:
                 return []
             filled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(IdleWriter(writer, filled))
+            self.idle.append(IdleWriter(writer, filled))
             await filled
 
     def _pop(self) -> list[CommitRequest]:
+        if self._failed:
+            return [self._failed.popleft()]
         taken: list[CommitRequest] = []
         size = 0
-        while self._waiting:
-            request = self._waiting[0]
-            if taken and (request.failed or size + request.size > WRITES_PER_BATCH):
-                break
+        while self._waiting and (not taken or size + self._waiting[0].size <= WRITES_PER_BATCH):
             taken.append(self._waiting.popleft())
-            size += request.size
-            if request.failed:
-                break
+            size += taken[-1].size
         return taken
 
     def close(self) -> None:
         self.closed = True
-        while self._idle:
+        while self.idle:
             self._wake()
-
-
-def commits_size(commits: Sequence[Commit]) -> int:
-    """Return the number of writes."""
-    return sum([len(commit.writes) for commit in commits])

@@ -13,7 +13,7 @@ from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
-from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue, commits_size
+from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
 from holdfast.store.postgres.lone_create import lone_create
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
@@ -74,19 +74,20 @@ class PostgresEngine(SqlEngine[PostgresTable]):
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:
             self._start_writers()
-        write = lone_create(commits, self._listed)
+        write = lone_create(commits, self._listed) if self._queue.idle else None
         if write is not None and (idle := self._queue.borrow()) is not None:
             try:
-                outcome = await idle.writer.create(write, commits[0])
+                made = await idle.writer.create(write, commits[0])
             finally:
                 self._queue.give_back(idle)
-            if isinstance(outcome, FailedAttempt):
-                return await self._queue.put_failed(commits, outcome)
-            if outcome is not None:
-                return [outcome]
-        if commits_size(commits) <= WRITES_PER_BATCH:
-            return await self._queue.put(commits)
-        parts = await asyncio.gather(*[self._queue.put(part) for part in _parts(commits)])
+            if isinstance(made, FailedAttempt):
+                return await self._queue.put_failed(commits, made)
+            if made is not None:
+                return [made]
+        size = _size(commits)
+        if size <= WRITES_PER_BATCH:
+            return await self._queue.put(commits, size)
+        parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
         return [outcome for part in parts for outcome in part]
 
     def _start_writers(self) -> None:
@@ -133,6 +134,10 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         await asyncio.gather(*self._writers)
         await self._notifier.close()
         await self._pool.close()
+
+
+def _size(commits: Sequence[Commit]) -> int:
+    return sum([len(commit.writes) for commit in commits])
 
 
 def _parts(commits: Sequence[Commit]) -> list[list[Commit]]:

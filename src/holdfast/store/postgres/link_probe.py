@@ -28,23 +28,19 @@ class LinkProbe:
     def __init__(self, opener: Opener, *, limit_s: float) -> None:
         self._opener, self._limit_s = opener, limit_s
         self.statements: dict[PgConnection, ProbedStatement] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def statement(self, connection: PgConnection) -> ProbedStatement:
         """Return a block that fails once the link turns out to be dead, or at the time limit."""
         return ProbedStatement(self, connection)
 
-    def arm(self) -> float:
-        """Make sure that the timer runs while statements do; return the loop's time."""
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(min(PROBE_S, self._limit_s), self._look)
-        return now_s
+    def arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the timer, which runs while statements do."""
+        self.timer = loop.call_later(min(PROBE_S, self._limit_s), self._look)
 
     def _look(self) -> None:
         """Probe the links of late statements, end those at the limit, and look again when another can be."""
-        loop, self._timer = asyncio.get_running_loop(), None
+        loop, self.timer = asyncio.get_running_loop(), None
         now_s, next_s = loop.time(), math.inf
         for one in self.statements.values():
             if one.since_s + self._limit_s <= now_s:
@@ -55,11 +51,11 @@ class LinkProbe:
             wait_s = self._limit_s if one.probe is not None else min(PROBE_S, self._limit_s)
             next_s = min(next_s, one.since_s + wait_s)
         if next_s < math.inf:
-            self._timer = loop.call_at(next_s, self._look)
+            self.timer = loop.call_at(next_s, self._look)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class ProbedStatement:
@@ -73,9 +69,11 @@ class ProbedStatement:
         self.since_s, self._expired = 0.0, False
 
     def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self.since_s = self._link_probe.arm()
-        self._link_probe.statements[self.connection] = self
+        probe, loop = self._link_probe, asyncio.get_running_loop()
+        if probe.timer is None:
+            probe.arm(loop)
+        self._task, self.since_s = asyncio.current_task(loop), loop.time()
+        probe.statements[self.connection] = self
 
     def expire(self) -> None:
         """Cancel the statement, as `asyncio.timeout` would."""
