@@ -102,7 +102,8 @@ class MarkedStatement:
         await self._execute(link, *render([self._change], next(_BATCH_NUMBERS), self._note))
 
     async def _execute(self, link: Any, text: str, values: Sequence[Any]) -> None:
-        if await link.fetchval(text, *values):
+        row = await link.fetchrow(text, *values)
+        if row is None or row[0]:
             raise AssertionError("an id was taken")
         if values[0] % MARKS_MAX == 0:
             await link.execute(f"DELETE FROM {BATCHES} WHERE id <= $1", values[0])

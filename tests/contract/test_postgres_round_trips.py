@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import pytest
 
 from holdfast.app import open_store
@@ -19,7 +20,8 @@ from holdfast.store.contract.models import ALL, Chore
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.engine import PostgresEngine
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
-from holdfast.store.postgres.writer import PostgresWriter
+from holdfast.store.postgres.statement import BATCHES
+from holdfast.store.postgres.writer import MARKS_MAX, PostgresWriter
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until
 from tests.kit.outbox_fixture import dispatching, endpoint_at, receiving, send
@@ -44,8 +46,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     open_connection = ConnectionPool.open
 
-    async def logged(self: ConnectionPool, *, direct: bool = False) -> PgConnection:
-        connection = await open_connection(self, direct=direct)
+    async def logged(self: ConnectionPool, **options: bool) -> PgConnection:
+        connection = await open_connection(self, **options)
         connection.add_query_logger(lambda record: sent.append(record.query.split()[0]))
         return connection
 
@@ -65,6 +67,7 @@ async def store(statements: list[str], postgres_url: str) -> AsyncIterator[Store
 async def test_a_create_is_one_statement_and_a_patch_two(store: Store, statements: list[str]) -> None:
     statements.clear()
     await store.commit(create(Chore(id="new")))
+    await asyncio.sleep(0)  # the driver logs in the next turn of the loop
     assert statements == ["WITH"]
     statements.clear()
     await store.commit(patch(Chore, "warm", changes={"done": Increment(1)}))
@@ -114,6 +117,36 @@ async def test_two_processes_that_patch_fields_of_one_document_lose_nothing(
     await other.close()
 
 
+async def test_a_create_that_comes_alone_is_sent_in_its_caller_s_turn_and_task(store: Store) -> None:
+    await store.commit(create(Chore(id="before")))
+    assert isinstance(store.engine, PostgresEngine)
+    under_way, tasks = store.engine._pool._link_probe.statements, asyncio.all_tasks()
+    caller = asyncio.create_task(store.commit(create(Chore(id="new"))))
+    await asyncio.sleep(0)
+    # After one turn its statement is under way, and no task was woken or started for it.
+    assert len(under_way) == 1
+    assert asyncio.all_tasks() == {*tasks, caller}
+    await caller
+    assert len(under_way) == 0
+
+
+async def test_commits_behind_a_lone_create_are_one_batch(store: Store, statements: list[str]) -> None:
+    await store.commit(create(Chore(id="before")))
+    await asyncio.sleep(0)
+    statements.clear()
+    await asyncio.gather(*(store.commit(create(Chore(id=f"n{n}"))) for n in range(20)))
+    await asyncio.sleep(0)
+    assert statements == ["WITH", "WITH"]
+
+
+async def test_marks_of_lone_creates_are_deleted(store: Store, postgres_url: str) -> None:
+    for n in range(MARKS_MAX * 2):
+        await store.commit(create(Chore(id=f"n{n}")))
+    connection = await asyncpg.connect(postgres_url)
+    assert await connection.fetchval(f"SELECT count(*) FROM {BATCHES}") <= MARKS_MAX
+    await connection.close()
+
+
 async def test_a_commit_that_depends_on_what_it_does_not_write_locks_it(
     store: Store, statements: list[str]
 ) -> None:
@@ -139,6 +172,7 @@ async def test_a_batch_of_facts_is_a_read_and_a_write(store: Store, statements: 
 async def test_a_hundred_events_are_one_statement(store: Store, statements: list[str]) -> None:
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=NOON)
     await store.tenant("-").commit(create(endpoint))
+    await asyncio.sleep(0)
     statements.clear()
     await Outbox(store).send_many([Event(type="thing.made", body=b"{}") for _ in range(100)], [endpoint])
     assert statements == ["WITH"]

@@ -22,10 +22,23 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.model import Claim, Document, document
-from holdfast.store import Catalog, Committed, Increment, Query, Store, check, create, patch, postgres, put
+from holdfast.store import (
+    Catalog,
+    Committed,
+    Increment,
+    Query,
+    Store,
+    check,
+    create,
+    delete,
+    patch,
+    postgres,
+    put,
+)
 from holdfast.store.postgres.link_probe import PROBE_S
 from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
+from tests.kit.eventually import until
 
 CALLERS = 12
 RESUMES_WITHIN_S = 20.0
@@ -431,3 +444,97 @@ async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_
         proxy.mend()
         assert await store.get(Receipt, "the-one") is not None
         await store.commit(create(Receipt(id="next")))
+
+
+async def test_a_statement_past_the_time_limit_is_ended_and_nothing_of_it_is_left(postgres_url: str) -> None:
+    async with opened(f"{postgres_url}?timeout_s=0.5&retry_s=0.2") as store:
+        await store.commit(create(Receipt(id="warm")))
+        holder = await asyncpg.connect(postgres_url)
+        await holder.execute("BEGIN; LOCK TABLE receipts")
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreUnavailableError):
+                await store.commit(create(Receipt(id="late")))
+            with pytest.raises(StoreUnavailableError):
+                await store.get(Receipt, "warm")
+        await holder.execute("ROLLBACK")
+        await holder.close()
+        assert await store.get(Receipt, "late") is None
+        await store.commit(create(Receipt(id="late")))
+
+
+async def test_a_caller_cancelled_during_its_create_leaves_a_state_that_later_commits_can_rely_on(
+    postgres_url: str,
+) -> None:
+    async with opened(f"{postgres_url}?writers=1") as store:
+        await store.commit(create(Receipt(id="warm")))
+        holder = await asyncpg.connect(postgres_url)
+        for locked in (True, False):
+            if locked:
+                await holder.execute("BEGIN; LOCK TABLE receipts")
+            lone = asyncio.create_task(store.commit(create(Receipt(id="the-one"))))
+            await asyncio.sleep(0)
+            behind = [
+                asyncio.create_task(store.commit(create(Receipt(id=f"b{locked}{n}")))) for n in range(3)
+            ]
+            await asyncio.sleep(0)
+            lone.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await lone
+            if locked:
+                await holder.execute("ROLLBACK")
+            await asyncio.gather(*behind)
+            # Made or not, it is decided by now: no statement under way makes it after this delete.
+            await store.commit(delete(Receipt, "the-one"))
+            await store.commit(create(Receipt(id=f"after{locked}")))
+            assert await store.get(Receipt, "the-one") is None
+        await holder.close()
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_lone_create_of_a_taken_id_stays_refused_when_its_link_breaks(
+    postgres_url: str, loss: Loss
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="warm")))
+        await store.commit(create(Receipt(id="the-one", caller=1)))
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        with pytest.raises(AlreadyExistsError):
+            await store.commit(create(Receipt(id="the-one", caller=2)))
+        assert proxy.severed == 1
+        kept = await store.get(Receipt, "the-one")
+        assert kept is not None
+        assert kept.doc.caller == 1
+
+
+async def test_callers_behind_a_lone_create_whose_link_breaks_are_served(postgres_url: str) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="warm")))
+        proxy.sever("answer", when=lambda data: b"the-one" in data)
+        names = ["the-one", *(f"behind-{n}" for n in range(5))]
+        await asyncio.gather(*(store.commit(create(Receipt(id=name))) for name in names))
+        assert proxy.severed == 1
+        assert None not in await store.get_many(Receipt, names)
+
+
+async def test_a_caller_cancelled_on_a_silent_link_holds_later_commits_up_for_seconds(
+    postgres_url: str,
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?timeout_s=600") as store:
+        await store.commit(create(Receipt(id="warm")))
+        proxy.sever("silence", when=lambda data: b"the-one" in data)
+        lone = asyncio.create_task(store.commit(create(Receipt(id="the-one"))))
+        await until(lambda: proxy.severed == 1)
+        lone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lone
+        async with asyncio.timeout(60):
+            await store.commit(create(Receipt(id="next")))
+
+
+async def test_closing_waits_for_a_lone_create(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await store.commit(create(Receipt(id="warm")))
+        lone = asyncio.create_task(store.commit(create(Receipt(id="the-one"))))
+        await asyncio.sleep(0)
+        await store.close()
+        assert isinstance(await lone, Committed)

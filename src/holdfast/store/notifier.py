@@ -53,6 +53,10 @@ class CommitNotifier(ABC):
         self.listen()
         return subscription
 
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self._subscriptions)
+
     def unsubscribe(self, subscription: CommitSubscription) -> None:
         self._subscriptions.discard(subscription)
 

@@ -209,16 +209,9 @@ class Batch:
         for change in independent:
             change.rows.sort(key=_KEY_OF_ROW)
         changes = [*(groups[name] for name in sorted(groups)), *independent]
-        self.unclaimable = {schema for schema in self.touched if not self._leaves_claimable(schema, changes)}
+        mappings = self._mappings
+        self.unclaimable = {one for one in self.touched if not leaves_claimable(mappings[one], changes)}
         return changes
-
-    def _leaves_claimable(self, schema: Schema[Any], changes: Iterable[TableChange]) -> bool:
-        if schema.claim is None:
-            return True
-        mapping = self._mappings[schema]
-        due, owner = mapping.claim_columns[0].stored, schema.claim.owner
-        held_by = None if owner is None else schema.fields[owner].encode_name
-        return any(c.leaves_claimable(due, held_by) for c in changes if c.table == mapping.table)
 
     def _group_bulk(self, groups: Groups, bulk: BulkWrites, version: int) -> None:
         for schema, counted, writes in bulk.groups():
@@ -259,10 +252,18 @@ class Batch:
         if change.verb == "patch":
             self.unpatched.add(position)
             return
-        try:
-            decide(commits[position].writes[0], _TAKEN, commit=commits[position])
-        except HoldfastError as refusal:
-            self.outcomes[position] = refusal
+        commit = commits[position]
+        self.outcomes[position] = taken(commit.writes[0], commit)
+
+
+def leaves_claimable(mapping: PostgresTable, changes: Iterable[TableChange]) -> bool:
+    """Whether these changes leave, or may leave, a document of the collection that can be claimed."""
+    schema = mapping.schema
+    if schema.claim is None:
+        return True
+    due, owner = mapping.claim_columns[0].stored, schema.claim.owner
+    held_by = None if owner is None else schema.fields[owner].encode_name
+    return any(c.leaves_claimable(due, held_by) for c in changes if c.table == mapping.table)
 
 
 def _group(groups: Groups, verb: Verb, mapping: Any, *, counted: Column | None = None) -> TableChange:
@@ -297,4 +298,13 @@ class _Taken:
         raise NotImplementedError("a create never reads the document that has its id")
 
 
-_TAKEN = _Taken()
+def taken(write: Write, commit: Commit) -> HoldfastError:
+    """Return the error that refuses a create whose id is taken."""
+    try:
+        decide(write, _TAKEN, commit=commit)
+    except HoldfastError as refusal:
+        return refusal
+    raise AssertionError(f"a create of {write.schema.name} was not made, and no rule refuses it")
+
+
+_TAKEN: Final = _Taken()

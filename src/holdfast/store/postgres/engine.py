@@ -13,11 +13,13 @@ from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
+from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
+from holdfast.store.postgres.lone_create import lone_create
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
 from holdfast.store.postgres.statement import PostgresTable, text_array
-from holdfast.store.postgres.writer import WRITES_MAX, WRITES_PER_BATCH, CommitQueue, PostgresWriter
+from holdfast.store.postgres.writer import WRITES_MAX, FailedAttempt, PostgresWriter
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
 
@@ -50,6 +52,7 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         super().__init__(catalog, mappings, capabilities=capabilities, notifier=self._notifier)
         self._migration = PostgresMigration(pool, mappings)
         self._queue = CommitQueue()
+        self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
         self._writers: list[asyncio.Task[None]] = []
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
@@ -71,6 +74,16 @@ class PostgresEngine(SqlEngine[PostgresTable]):
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:
             self._start_writers()
+        write = lone_create(commits, self._listed) if self._queue.idle else None
+        if write is not None and (idle := self._queue.borrow()) is not None:
+            try:
+                made = await idle.writer.create(write, commits[0])
+            finally:
+                self._queue.give_back(idle)
+            if isinstance(made, FailedAttempt):
+                return await self._queue.put_failed(commits, made)
+            if made is not None:
+                return [made]
         size = _size(commits)
         if size <= WRITES_PER_BATCH:
             return await self._queue.put(commits, size)

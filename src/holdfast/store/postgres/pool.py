@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,8 +30,8 @@ _BACK_OFF = BackOff(first_s=0.01, wait_s_max=0.5, jitter=0.5)
 class RetryDeadline:
     """How long one caller waits for an unreachable server, with exponential back-off."""
 
-    def __init__(self, total_s: float) -> None:
-        self._end = time.monotonic() + total_s
+    def __init__(self, total_s: float, *, since_s: float | None = None) -> None:
+        self._end = (time.monotonic() if since_s is None else since_s) + total_s
         self._pauses = 0
 
     @property
@@ -57,16 +57,20 @@ class ConnectionPool:
         self._idle: list[PgConnection] = []
         self._readers = asyncio.Semaphore(address.readers)
         self._closed = False
-        self._link_probe = LinkProbe(self.open)
+        self._link_probe = LinkProbe(self.open, limit_s=address.timeout_s)
 
-    async def open(self, *, direct: bool = False) -> PgConnection:
-        """Open a connection set up for documents; raises what the driver raises."""
+    async def open(self, *, direct: bool = False, probed: bool = False) -> PgConnection:
+        """Open a connection set up for documents; raises what the driver raises.
+
+        Where `probed`, all statements are to be `probed`: the driver limits no time itself.
+        """
         address = self.address
+        limited = address.pooled or not probed
         try:
             connection = await asyncpg.connect(
                 address.direct if direct else address.dsn,
                 timeout=_CONNECT_S,
-                command_timeout=address.timeout_s,
+                command_timeout=address.timeout_s if limited else None,
                 statement_cache_size=0 if address.pooled and not direct else 500,
                 server_settings={} if address.pooled else {"application_name": "holdfast", **_SETTINGS},
             )
@@ -82,20 +86,28 @@ class ConnectionPool:
                 "to the store's URL, and &direct=HOST:PORT of the server itself for prompt notifications"
             ) from None
         try:
-            await self.pinned(connection, _pass_json_through)
+            async with asyncio.timeout(_CONNECT_S):
+                await self.pinned(connection, _pass_json_through)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
     def probed(self, connection: PgConnection) -> AbstractContextManager[None]:
-        """End the connection within seconds once its link turns out to be dead."""
+        """Limit the time, and end the connection within seconds once its link turns out to be dead."""
         # Behind a pooler, a session of the server has no link of its own.
         return nullcontext() if self.address.pooled else self._link_probe.statement(connection)
 
     async def pinned(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work that must stay on one server connection: behind a pooler, inside a transaction."""
         return await (self.transact(connection, work) if self.address.pooled else work(connection))
+
+    async def fetchrow_on(self, connection: PgConnection, text: str, values: Sequence[Any]) -> Any:
+        """Execute one statement on a connection of the caller's; return its first row or None."""
+        if self.address.pooled:
+            return await self.transact(connection, lambda connection: connection.fetchrow(text, *values))
+        with self._link_probe.statement(connection):
+            return await connection.fetchrow(text, *values)
 
     async def transact(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work inside a transaction, with settings that end with it."""
@@ -130,7 +142,7 @@ class ConnectionPool:
             self._readers.release()
 
     async def _lend(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
-        connection = self._idle.pop() if self._idle else await self.open()
+        connection = self._idle.pop() if self._idle else await self.open(probed=True)
         try:
             if self.address.pooled:
                 result = await self.transact(connection, work)

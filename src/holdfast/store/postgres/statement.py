@@ -3,11 +3,12 @@
 Every batch also writes its number into `_holdfast_batches`. When the connection breaks before the response
 came, the same number is written again from a new connection: if that succeeds, the batch was not applied and
 never can be (its own mark would clash); if not, it was applied, and `lost` names the ids that were taken.
+A batch of one row that finds its id taken, or its conditions unmet, changes nothing and leaves no mark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.model.columns import Column
@@ -164,7 +165,7 @@ _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
-    """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
+    """Return the statement and its values; see `lost_rows` for its result."""
     single = all(len(c.rows) == 1 for c in changes)
     columns = [c.rows[0] if single else tuple(zip(*c.rows, strict=True)) for c in changes]
     shared = [() if single else _shared_times(*pair) for pair in zip(changes, columns, strict=True)]
@@ -200,6 +201,16 @@ def _shared_times(change: TableChange, columns: Sequence[Sequence[Any]]) -> tupl
     return tuple([n for n in times if columns[n].count(columns[n][0]) == len(columns[n])])
 
 
+def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:
+    """Yield the changes and keys that the statement's result, or its mark, names as not made."""
+    if row is None:  # of a single row
+        yield changes[0], changes[0].rows[0][0]
+        return
+    for entry in row[0] or ():
+        position, _, key = entry.partition(":")
+        yield changes[int(position)], key
+
+
 def text_array(values: Sequence[str | None]) -> str:
     """Return the literal of an array. The driver checks each item of a list, which takes ten times longer."""
     try:
@@ -218,6 +229,8 @@ def _quoted(value: str | None) -> str:
 
 
 def _write(changes: Sequence[TableChange], *, single: bool, shared: Sequence[tuple[int, ...]]) -> str:
+    if single and len(changes) == 1 and changes[0].verb in ("try", "patch"):
+        return _write_single(changes[0])
     parts, lost, all_made, position = [], [], [], 3
     for n, change in enumerate(changes):
         rows = RowSource(change, position, single=single, shared=shared[n])
@@ -232,6 +245,13 @@ def _write(changes: Sequence[TableChange], *, single: bool, shared: Sequence[tup
     id = f"$1::bigint / CASE WHEN {' AND '.join(all_made)} THEN 1 ELSE 0 END" if all_made else "$1::bigint"
     parts.append(f"mark AS (INSERT INTO {BATCHES} (id, lost) SELECT {id}, {keys} RETURNING lost)")
     return f"WITH {', '.join(parts)} SELECT lost, pg_notify('{CHANNEL}', $2) FROM mark"
+
+
+def _write_single(change: TableChange) -> str:
+    """Mark and notify only where the row is made: the server then has nothing to count and compare."""
+    made = _VERBS[change.verb](change, RowSource(change, 3, single=True))
+    mark = f"INSERT INTO {BATCHES} (id) SELECT $1::bigint FROM x0"
+    return f"WITH x0 AS ({made}) {mark} RETURNING NULL::text[], pg_notify('{CHANNEL}', $2)"
 
 
 def _lost(n: int, rows: RowSource) -> str:

@@ -9,19 +9,21 @@ documents that it does not write, what is read is locked, in one order everywher
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
+from holdfast.errors import HoldfastError, OutcomeUnknownError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.notifier import CommitNotifier
-from holdfast.store.postgres.batch import Batch, UnreadInsertError
+from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
+from holdfast.store.postgres.commit_queue import CommitQueue
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
+from holdfast.store.postgres.lone_create import LoneCreate, lone_create
 from holdfast.store.postgres.pool import (
     ConnectionPool,
     PgConnection,
@@ -29,71 +31,24 @@ from holdfast.store.postgres.pool import (
     close_connection,
     unavailable,
 )
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render, text_array
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
+from holdfast.store.write_rules import decide
 
-WRITES_PER_BATCH = 500
+T = TypeVar("T")
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_PER_BLOCK = 8_192
 MARKS_MAX = 256
 LOCKED_BATCHES = 50  # after a conflict: others write the same documents
 
 
-class _CommitRequest:
-    """Commits of one caller, and the future of their outcomes."""
+class FailedAttempt(NamedTuple):
+    """A batch that a fault ended, so that it may or may not be applied."""
 
-    __slots__ = ("commits", "future", "size")
-
-    def __init__(
-        self, commits: Sequence[Commit], size: int, *, future: asyncio.Future[list[Outcome]]
-    ) -> None:
-        self.commits, self.size, self.future = commits, size, future
-
-
-class CommitQueue:
-    """The commits that wait for the writers of one engine."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[_CommitRequest] = deque()
-        self._filled = asyncio.Event()
-        self._last_taken = 0
-        self.closed = False
-
-    def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
-        """Return the future of the outcomes; `size` is the number of writes."""
-        if self.closed:
-            raise StoreUnavailableError("the store is closed")
-        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_CommitRequest(commits, size, future=future))
-        if not self._filled.is_set():
-            self._filled.set()
-        return future
-
-    async def take(self) -> list[_CommitRequest]:
-        """Return all that waits, up to a batch; empty once closed and drained."""
-        while True:
-            if self._last_taken > 1:
-                # Lets callers whose commits have just returned commit again before the batch is closed.
-                await asyncio.sleep(0)
-            if taken := self._pop():
-                self._last_taken = len(taken)
-                return taken
-            if self.closed:
-                return []
-            self._filled.clear()
-            await self._filled.wait()
-
-    def _pop(self) -> list[_CommitRequest]:
-        taken: list[_CommitRequest] = []
-        size = 0
-        while self._waiting and (not taken or size + self._waiting[0].size <= WRITES_PER_BATCH):
-            taken.append(self._waiting.popleft())
-            size += taken[-1].size
-        return taken
-
-    def close(self) -> None:
-        self.closed = True
-        self._filled.set()
+    fault: Exception
+    batch: int
+    work: Batch
+    since_s: float
 
 
 class PostgresWriter:
@@ -115,12 +70,13 @@ class PostgresWriter:
         self._applied: list[int] = []
         self._locked_batches = 0
         self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
+        self._creates: dict[Schema[Any], LoneCreate] = {}
 
     async def run(self) -> None:
-        while requests := await self._queue.take():
+        while requests := await self._queue.take(self):
             commits = [commit for request in requests for commit in request.commits]
             try:
-                outcomes = await self._commit(commits)
+                outcomes = await self._commit_batch(commits, requests[0].failed)
             except Exception as fault:
                 outcomes = [explain(fault) for _ in commits]
             start = 0
@@ -129,13 +85,68 @@ class PostgresWriter:
                 if not request.future.done():
                     request.future.set_result(outcomes[start:end])
                 start = end
-            await self._delete_marks()
+            if len(self._applied) >= MARKS_MAX:
+                await self._delete_marks()
         if self._connection is not None:
             await close_connection(self._connection)
 
-    async def _commit(self, commits: Sequence[Commit], *, batched: bool = True) -> list[Outcome]:
+    async def _commit_batch(self, commits: list[Commit], failed: FailedAttempt | None) -> list[Outcome]:
+        if failed is None and (write := lone_create(commits, self._listed)) is not None:
+            outcome = await self.create(write, commits[0])
+            if outcome is not None and not isinstance(outcome, FailedAttempt):
+                return [outcome]
+            failed = outcome
+        return await self._commit(commits, failed=failed)
+
+    async def create(self, write: Write, commit: Commit) -> Outcome | FailedAttempt | None:
+        """Create a document that comes alone, by one statement; None where there is more to do first.
+
+        This runs in the task of a caller, which may be cancelled: the statement then is, too, and the next
+        one on the connection waits for its end.
+        """
+        connection = self._connection
+        if connection is None or connection.is_closed() or not self._has_room:
+            return None
+        try:
+            decide(write, None, commit=commit)
+        except HoldfastError as refusal:
+            return refusal
+        assert write.prepared is not None
+        lone, version, since_s = self._lone_create(write.schema), self._next_version(), time.monotonic()
+        values = lone.values(write.prepared, version)
+        self._applied.append(version)
+        try:
+            row = await self._pool.fetchrow_on(connection, lone.text, values)
+        except Exception as fault:
+            work = Batch(self._mappings, lambda: version, independent={0: write}, bulk={}, counts={})
+            work.decide([commit])
+            return FailedAttempt(fault, version, work, since_s)
+        except asyncio.CancelledError:
+            lone.notify(self._notifier, values)  # it may have been made
+            raise
+        if row is None:
+            return taken(write, commit)
+        lone.notify(self._notifier, values)
+        return Committed((version,))
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a batch of any size can be made before versions are reserved and marks deleted."""
+        return self._version + WRITES_MAX * 2 <= self._version_end and len(self._applied) < MARKS_MAX
+
+    def _lone_create(self, schema: Schema[Any]) -> LoneCreate:
+        lone = self._creates.get(schema)
+        if lone is None:
+            mapping = self._mappings[schema]
+            lone = self._creates[schema] = LoneCreate(mapping, f"{self._name} {mapping.table}")
+        return lone
+
+    async def _commit(
+        self, commits: Sequence[Commit], *, batched: bool = True, failed: FailedAttempt | None = None
+    ) -> list[Outcome]:
         """Retry until the batch is applied or its deadline has passed; nothing is applied twice."""
-        deadline, careful = RetryDeadline(self._pool.address.retry_s), False
+        deadline = RetryDeadline(self._pool.address.retry_s, since_s=failed and failed.since_s)
+        careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
         bulk = bulk_commits(commits, self._listed) if batched else {}
         counts = counting_upserts(commits, bulk) if batched else {}
@@ -145,6 +156,10 @@ class PostgresWriter:
             )
             batch = 0
             try:
+                if failed is not None:
+                    fault, batch, work, _ = failed
+                    failed = None
+                    raise fault
                 connection = await self._connect()
                 batch = self._next_version()
                 with self._pool.probed(connection):
@@ -215,9 +230,8 @@ class PostgresWriter:
         note = " ".join([self._name, *sorted(self._mappings[schema].table for schema in work.touched)])
         text, values = render(changes, batch, note if len(note) < 7_000 else f"{self._name} *")
         self._applied.append(batch)
-        for entry in await connection.fetchval(text, *values) or ():
-            position, _, key = entry.partition(":")
-            work.lose(changes[int(position)], key, commits)
+        for change, key in lost_rows(await connection.fetchrow(text, *values), changes):
+            work.lose(change, key, commits)
 
     async def _was_applied(self, batch: int, commits: Sequence[Commit], *, work: Batch) -> bool:
         """Whether a batch whose response never came was applied; if not, make sure that it never will be."""
@@ -226,8 +240,8 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s)
         while True:
             try:
-                connection = await self._connect()
-                lost = await self._pool.pinned(connection, lambda connection: _void_batch(connection, batch))
+                await self._connect()
+                mark = await self._pinned(lambda connection: _void_batch(connection, batch))
             except Exception as fault:
                 self._disconnect()
                 if deadline.passed or not is_disconnected(fault):
@@ -235,22 +249,26 @@ class PostgresWriter:
                     return True
                 await deadline.pause()
                 continue
-            if lost is None:
+            if mark is None:
                 return False
-            for entry in lost:
-                position, _, key = entry.partition(":")
-                work.lose(changes[int(position)], key, commits)
+            for change, key in lost_rows(mark, changes):
+                work.lose(change, key, commits)
             self._notifier.notify(work.touched, unclaimable=work.unclaimable)
             return True
 
     async def _connect(self) -> PgConnection:
         """Return an open connection; reserves versions enough for a batch."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._pool.open()
+            self._connection = await self._pool.open(probed=True)
         if self._version + WRITES_MAX * 2 > self._version_end:
-            first = await self._pool.pinned(self._connection, _next_block)
+            first = await self._pinned(_next_block)
             self._version, self._version_end = first, first + VERSIONS_PER_BLOCK
         return self._connection
+
+    async def _pinned(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
+        assert self._connection is not None
+        with self._pool.probed(self._connection):
+            return await self._pool.pinned(self._connection, work)
 
     def _next_version(self) -> int:
         self._version += 1
@@ -263,23 +281,22 @@ class PostgresWriter:
 
     async def _delete_marks(self) -> None:
         """Delete the marks of applied batches; those of dead processes after a day."""
-        if len(self._applied) < MARKS_MAX or self._connection is None:
+        if self._connection is None:
             return
         applied, self._applied = self._applied, []
         try:
-            await self._pool.pinned(self._connection, lambda connection: _delete_batches(connection, applied))
+            await self._pinned(lambda connection: _delete_batches(connection, applied))
         except Exception:
             self._disconnect()
 
 
-async def _void_batch(connection: PgConnection, batch: int) -> list[str] | None:
-    """Write a batch's mark in its place; return None when that succeeded, else the keys the batch lost."""
+async def _void_batch(connection: PgConnection, batch: int) -> Sequence[Any] | None:
+    """Write a batch's mark in its place; return None when that succeeded, else the mark of the batch."""
     text = f"INSERT INTO {BATCHES} (id, void) VALUES ($1, true) ON CONFLICT DO NOTHING"
     await connection.execute(text, batch)
-    row = await connection.fetchrow(f"SELECT void, lost FROM {BATCHES} WHERE id = $1", batch)
-    if row is None or row["void"]:
-        return None
-    return row["lost"] or []
+    text = f"SELECT lost FROM {BATCHES} WHERE id = $1 AND NOT void"
+    mark: Sequence[Any] | None = await connection.fetchrow(text, batch)
+    return mark
 
 
 async def _next_block(connection: PgConnection) -> int:

@@ -1,0 +1,114 @@
+"""The commits that wait for the writers of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.errors import StoreUnavailableError
+from holdfast.store.commit import Commit, Outcome
+
+if TYPE_CHECKING:
+    from holdfast.store.postgres.writer import FailedAttempt, PostgresWriter
+
+WRITES_PER_BATCH: Final = 500
+
+
+class CommitRequest:
+    """Commits of one caller, and the future of their outcomes."""
+
+    __slots__ = ("commits", "failed", "future", "size")
+
+    def __init__(
+        self,
+        commits: Sequence[Commit],
+        size: int,
+        *,
+        future: asyncio.Future[list[Outcome]],
+        failed: FailedAttempt | None = None,
+    ) -> None:
+        self.commits, self.size, self.future, self.failed = commits, size, future, failed
+
+
+class IdleWriter(NamedTuple):
+    """A writer, and the future that wakes it."""
+
+    writer: PostgresWriter
+    filled: asyncio.Future[None]
+
+
+class CommitQueue:
+    """Gives each writer all that waits at a moment, up to a batch.
+
+    A caller whose commit comes alone may borrow an idle writer: no task has to be woken for it. What others
+    commit meanwhile waits for the writer as usual.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[CommitRequest] = deque()
+        self._failed: deque[CommitRequest] = deque()  # each is a batch by itself
+        self.idle: deque[IdleWriter] = deque()
+        self._last_taken = 0
+        self.closed = False
+
+    def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
+        """Return the future of the outcomes; `size` is the number of writes."""
+        if self.closed:
+            raise StoreUnavailableError("the store is closed")
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(CommitRequest(commits, size, future=future))
+        self._wake()
+        return future
+
+    def put_failed(self, commits: Sequence[Commit], failed: FailedAttempt) -> asyncio.Future[list[Outcome]]:
+        """Return the future of the outcomes of commits that were attempted as a batch."""
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._failed.append(CommitRequest(commits, 0, future=future, failed=failed))
+        self._wake()
+        return future
+
+    def borrow(self) -> IdleWriter | None:
+        """Return a writer that has nothing to do, to be given back after one commit."""
+        busy = self._waiting or self._failed or self.closed or not self.idle
+        return None if busy else self.idle.popleft()
+
+    def give_back(self, idle: IdleWriter) -> None:
+        self.idle.appendleft(idle)
+        if self._waiting or self._failed or self.closed:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self.idle:
+            self.idle.popleft().filled.set_result(None)
+
+    async def take(self, writer: PostgresWriter) -> list[CommitRequest]:
+        """Return all that waits, up to a batch; empty once closed and drained."""
+        while True:
+            if self._last_taken > 1:
+                # Lets callers whose commits have just returned commit again before the batch is closed.
+                await asyncio.sleep(0)
+            if taken := self._pop():
+                self._last_taken = len(taken)
+                return taken
+            if self.closed:
+                return []
+            filled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.idle.append(IdleWriter(writer, filled))
+            await filled
+
+    def _pop(self) -> list[CommitRequest]:
+        if self._failed:
+            return [self._failed.popleft()]
+        taken: list[CommitRequest] = []
+        size = 0
+        while self._waiting and (not taken or size + self._waiting[0].size <= WRITES_PER_BATCH):
+            taken.append(self._waiting.popleft())
+            size += taken[-1].size
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+        while self.idle:
+            self._wake()
