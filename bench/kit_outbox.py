@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
-from bench.peers import through_huey, through_pgqueuer
+from bench.peers import Peer, through_huey, through_pgqueuer
 from bench.raw_outbox import RawLoop, new_delivery, open_book
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
@@ -131,7 +131,7 @@ async def raw_on(url: str, port: int, *, claims: bool = False) -> AsyncIterator[
     await sender.close()
 
 
-def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[PutOut]:
+def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[Peer]:
     if engine == "postgres":
         return through_pgqueuer(place.url(engine), port)
     path = place.url(engine).removeprefix("sqlite:///").partition("?")[0]
@@ -144,16 +144,20 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
     with receiving() as port, receiving() as peers_port:
         async with (
             ours_on(place.url(engine), port) as ours,
-            _peer(place, engine, peers_port) as put_out,
+            _peer(place, engine, peers_port) as peer,
             raw_on(place.url(engine), port) as raw,
         ):
 
             async def arrived() -> int:
                 return (await seen(peers_port)).count
 
+            async def through_peer() -> float:
+                with peer.turn():
+                    return await end_to_end(few, peer.put_out, arrived)
+
             yield Ways(
                 lambda: end_to_end(many, ours.put_out, ours.settled),
-                lambda: end_to_end(few, put_out, arrived),
+                through_peer,
                 lambda: end_to_end(many, raw.put_out, raw.newly_settled),
             )
 
@@ -162,10 +166,13 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
 async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
     count = place.scale(400, 200)
     with receiving() as port, receiving() as peers_port:
-        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
-            yield Ways(
-                lambda: steadily(count, ours.put_out, port), lambda: steadily(count, put_out, peers_port)
-            )
+        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as peer:
+
+            async def through_peer() -> float:
+                with peer.turn():
+                    return await steadily(count, peer.put_out, peers_port)
+
+            yield Ways(lambda: steadily(count, ours.put_out, port), through_peer)
 
 
 async def _rate(count: int, put_out: PutOut) -> float:

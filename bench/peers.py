@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from http.client import HTTPConnection
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 from huey import SqliteHuey  # type: ignore[import-untyped]
@@ -31,6 +32,13 @@ from holdfast.net import AddressGuard, OutgoingRequest, RawSender
 PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 CALLERS = 100
 HUEY_WORKERS = 8
+
+
+class Peer(NamedTuple):
+    """How to put an event out, and in what to run a turn of it."""
+
+    put_out: PutOut
+    turn: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
 def open_huey(path: str, port: int, sign: Sign) -> tuple[SqliteHuey, Callable[[str], Any]]:
@@ -56,8 +64,18 @@ def _start_consumer(path: str, port: int) -> subprocess.Popen[bytes]:
 
 
 @contextlib.asynccontextmanager
-async def through_huey(path: str, port: int) -> AsyncIterator[PutOut]:
+async def through_huey(path: str, port: int) -> AsyncIterator[Peer]:
     consumer = _start_consumer(path, port)
+
+    @contextlib.contextmanager
+    def turn() -> Iterator[None]:
+        # At rest its threads look for work every millisecond, and take processor time from the others.
+        consumer.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            consumer.send_signal(signal.SIGSTOP)
+
     _, deliver = open_huey(path, port, WebhookSigner([new_secret()]).headers)
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(CALLERS) as callers:
@@ -65,13 +83,13 @@ async def through_huey(path: str, port: int) -> AsyncIterator[PutOut]:
         async def put_out(body: bytes) -> None:
             await loop.run_in_executor(callers, deliver, body.decode())
 
-        yield put_out
+        yield Peer(put_out, turn)
     consumer.kill()
     consumer.wait()
 
 
 @contextlib.asynccontextmanager
-async def through_pgqueuer(url: str, port: int) -> AsyncIterator[PutOut]:
+async def through_pgqueuer(url: str, port: int) -> AsyncIterator[Peer]:
     sender, sign = RawSender(AddressGuard(allow=["127.0.0.1"])), WebhookSigner([new_secret()]).headers
     target = f"http://127.0.0.1:{port}/hook"
     async with asyncpg.create_pool(url, min_size=20, max_size=20) as pool:
@@ -90,7 +108,7 @@ async def through_pgqueuer(url: str, port: int) -> AsyncIterator[PutOut]:
         async def put_out(body: bytes) -> None:
             await queries.enqueue("deliver", body)
 
-        yield put_out
+        yield Peer(put_out)
         worker.shutdown.set()
         with contextlib.suppress(asyncio.CancelledError, TimeoutError):
             await asyncio.wait_for(running, 10)

@@ -30,7 +30,9 @@ def clean_text(text: str | bytes, *, characters_max: int) -> str:
     Example: `clean_text(b"out of\\x00order", characters_max=100)` gives `out of\ufffdorder`
     """
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
-    return _UNFIT.sub("\ufffd", decoded[:characters_max])
+    cut = decoded[:characters_max]
+    # What is printable has nothing unfit, and most text is.
+    return cut if cut.isprintable() else _UNFIT.sub("\ufffd", cut)
 
 
 def error_text(fault: BaseException, *, characters_max: int) -> str:

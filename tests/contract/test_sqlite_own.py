@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -16,10 +17,14 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from holdfast.app import open_store
+from holdfast.clock import to_us
 from holdfast.errors import ConfigError, StoreUnavailableError
-from holdfast.model import Claim, Document, Index, document
+from holdfast.model import Claim, Document, Index, document, schema_of
 from holdfast.store import Increment, Query, Store, create, delete, patch
+from holdfast.store.contract.models import QueuedJob
+from holdfast.store.port import ClaimRequest
 from holdfast.store.sqlite import SqliteEngine
+from holdfast.store.sqlite.claims import claim, may_find
 from holdfast.store.sqlite.connections import MAPPED_BYTES_MAX, open_connection, parse_url
 from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Part, Seat
@@ -235,6 +240,57 @@ async def test_a_claim_that_finds_nothing_due_needs_no_write_lock(sqlite_url: st
     assert await store.claim_due(Errand, limit=1, lease_s=30) == []
     holder.execute("ROLLBACK")
     holder.close()
+    await store.close()
+
+
+async def test_a_claim_from_lanes_without_anything_due_needs_no_write_lock(sqlite_url: str) -> None:
+    """So asks a worker whose own lanes are full, after every commit of another process."""
+    store = await open_store(sqlite_url, [QueuedJob])
+    await store.migrate()
+    worker, now = store.privileged(), store.clock.now()
+    later = now + timedelta(hours=1)
+    jobs = [QueuedJob(id=f"full{n}", tenant_id="t", due=now, lane="full") for n in range(5)]
+    jobs.append(QueuedJob(id="idle", tenant_id="t", due=later, lane="idle"))
+    await store.tenant("t").settle([[create(job)] for job in jobs])
+    holder = apsw.Connection(file_of(sqlite_url))
+    holder.execute("BEGIN IMMEDIATE")
+    assert await worker.claim_due(QueuedJob, limit=9, lease_s=30, per_lane=2, skip_lanes=["full"]) == []
+    assert await worker.claim_due(QueuedJob, limit=9, lease_s=30, only_lanes=["idle", "none"]) == []
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert len(await worker.claim_due(QueuedJob, limit=9, lease_s=30, skip_lanes=["idle"])) == 5
+    await store.close()
+
+
+async def test_a_short_look_at_lanes_never_hides_what_a_claim_would_find(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, [QueuedJob])
+    await store.migrate()
+    engine, schema, now, rng = store.engine, schema_of(QueuedJob), store.clock.now(), random.Random(7)
+    assert isinstance(engine, SqliteEngine)
+    found = 0
+    for round in range(60):
+        lanes = [f"{rng.randrange(40):02}" for _ in range(rng.randrange(1, 60))]
+        jobs = [
+            QueuedJob(
+                id=f"{round}-{n}", tenant_id=rng.choice("tu"), lane=lane,
+                due=now + timedelta(hours=rng.choice((-1, 1, 1, 1, 1, 1, 1, 1))),
+            )
+            for n, lane in enumerate(lanes)
+        ]  # fmt: skip
+        await store.privileged().settle([[create(job)] for job in jobs])
+        request = ClaimRequest(
+            schema=schema, now_us=to_us(now), lease_us=3_600_000_000, limit=50, owner="me",
+            tenant=rng.choice((None, "t")), per_lane=rng.choice((None, 2)),
+            after_lane=rng.choice((None, "20")),
+            skip_lanes=frozenset(rng.sample(lanes, rng.randrange(len(lanes)))),
+            only_lanes=rng.choice((None, frozenset(rng.sample(lanes, rng.randrange(len(lanes)))))),
+        )  # fmt: skip
+        expected = may_find(engine._reader(), engine._mappings[schema], request)
+        claimed = await engine._writer.do(lambda transaction: claim(transaction, request))  # noqa: B023
+        assert expected or not claimed
+        found += bool(claimed)
+        await store.privileged().settle([[delete(QueuedJob, job.id)] for job in jobs])
+    assert 10 < found < 60
     await store.close()
 
 

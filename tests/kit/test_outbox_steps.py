@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox, Sign
 from holdfast.kit.outbox.direct_handoff import DirectHandoff
+from holdfast.kit.outbox.endpoint_queues import BRISK_PER_S, ClaimScope, EndpointQueues
 from holdfast.kit.outbox.outcome import DELIVERED, record_attempt, settle_writes
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.model import schema
@@ -208,6 +209,31 @@ async def test_what_is_committed_together_is_sent_by_one_callback(
         await outbox.send_many([_event(n) for n in range(1, 51)], [endpoint])
         await until(lambda: dispatcher.status().settled == 51)
     assert calls == 1
+
+
+async def test_a_brisk_endpoint_is_claimed_for_by_itself_and_once(store: Store) -> None:
+    """A share first and then the rest would be two transactions."""
+    endpoint = await endpoint_at(store, "http://127.0.0.1:9/", concurrency=100)
+
+    async def signing(_: Endpoint) -> Sign:
+        return lambda message_id, at_s, body: ()
+
+    queues = EndpointQueues(store.privileged(), signing, models=OUTBOX_MODELS, lease_s=30.0)
+    await queues.load([endpoint.id])
+    queue, now = queues.get(endpoint.id), store.clock.monotonic()
+    queues.record_claim(ClaimScope(1, only=frozenset({endpoint.id})), {}, cut=False)
+    assert queues.all_with_room(now).skip == frozenset()
+    queue.pace_per_s = BRISK_PER_S + 1
+    assert queues.all_with_room(now).skip == {endpoint.id}
+    queues.forget_idle(now)
+    scope = queues.refill(now)
+    assert scope is not None
+    assert scope.only == frozenset({endpoint.id})
+    assert scope.per_endpoint >= 200
+    assert queue.reserve(now)  # nothing is known to wait, so that what is committed here is sent at once
+    queues.record_claim(scope, {}, cut=False)
+    assert queues.refill(now) is None
+    assert queues.all_with_room(now).skip == frozenset()  # while deliveries are handed over
 
 
 async def test_headers_that_can_not_be_made_stop_no_other_delivery(store: Store) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from holdfast.outside_text import clean_text, clean_value, error_text, mask_urls
@@ -12,6 +14,12 @@ def test_control_characters_and_lone_surrogates_are_replaced_and_the_text_is_cut
     assert clean_text("x\ud800y" * 100, characters_max=3) == "x\ufffdy"
     assert error_text(ValueError("no\x00"), characters_max=100) == "no\ufffd"
     assert error_text(TimeoutError(), characters_max=100) == "TimeoutError"
+
+
+def test_every_unfit_character_is_replaced() -> None:
+    kept = {one for one in map(chr, range(sys.maxunicode + 1)) if clean_text(one, characters_max=1) == one}
+    unfit = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0xD800, 0xE000))} - {"\t", "\n", "\r"}
+    assert kept == {*map(chr, range(sys.maxunicode + 1))} - unfit
 
 
 @pytest.mark.parametrize(

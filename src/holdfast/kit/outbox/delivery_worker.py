@@ -209,7 +209,7 @@ class DeliveryWorker:
         self.in_flight -= 1
         if queue.waiting:
             self.send_waiting(queue)  # an answer may let more than one go
-        elif queue.has_more and queue.wants_refill(self._clock.monotonic()):
+        elif queue.may_have_more and queue.wants_refill(self._clock.monotonic()):
             self._wake()
         if not self.in_flight:
             self._idle.set()

@@ -53,12 +53,13 @@ class EndpointQueue:
         self.in_flight = 0
         self.reserved = 0  # promised to deliveries whose first commit is under way
         self.has_more = False  # the store may hold more that is due than was fetched
+        self.left_out = False  # of a claim over all endpoints, to be claimed for by itself
         self.turns: ReservedTurns | None = None
         self.breaker: CircuitBreaker | None = None
         self.closed_until = 0.0
         self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
         self.concurrency = 1  # how many it is trusted with now, of its endpoint's concurrency
-        self._pace_per_s = self._took_s = 0.0
+        self.pace_per_s = self._took_s = 0.0  # what it has sent lately
         self._ended, self._ended_since = 0, 0.0
 
     # -- the endpoint -----------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class EndpointQueue:
         if self.breaker.state != "closed":
             return self.breaker.policy.probes
         usual = 2 * (self.concurrency if self.hung or self.slow else self.endpoint.concurrency)
-        paced = max(usual, int(self._pace_per_s * PACE_HORIZON_S))
+        paced = max(usual, int(self.pace_per_s * PACE_HORIZON_S))
         if self.endpoint.rate is None:
             return paced
         return min(paced, math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst)
@@ -127,13 +128,17 @@ class EndpointQueue:
         """Return how many more to claim for it now."""
         return 0 if self.open_at(now) > now else max(0, self.capacity - self.held)
 
+    @property
+    def may_have_more(self) -> bool:
+        return self.has_more or self.left_out
+
     def wants_refill(self, now: float) -> bool:
-        """Half empty and known to have more: worth another claim."""
-        return self.has_more and self.room(now) * 2 >= self.capacity
+        """Half empty, and there may be more: worth another claim."""
+        return self.may_have_more and self.room(now) * 2 >= self.capacity
 
     def wake_at(self, now: float) -> float:
         """Return when to look again, for a queue that holds something or knows of more."""
-        if not self.waiting and not self.has_more:
+        if not self.waiting and not self.may_have_more:
             return math.inf
         at = self.open_at(now)
         if self.turns is not None and self.waiting and at <= now:
@@ -214,7 +219,7 @@ class EndpointQueue:
         self.in_flight -= 1
         self._ended += 1
         if now - self._ended_since >= PACE_OVER_S:
-            self._pace_per_s = self._ended / (now - self._ended_since)
+            self.pace_per_s = self._ended / (now - self._ended_since)
             self._ended, self._ended_since = 0, now
         assert self.breaker is not None
         return self.breaker.end(claimed.period, healthy=healthy, now=now)

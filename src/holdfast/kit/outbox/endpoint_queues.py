@@ -20,6 +20,9 @@ Signing = Callable[[Endpoint], Awaitable[Sign]]
 
 # What a claim over all endpoints takes for one at most: enough to start with, little enough to share.
 PER_ENDPOINT: Final = 32
+# An endpoint that takes more than this would be claimed for twice: its share, and then the rest. Not where
+# its deliveries are handed over in this process, which leaves little to claim.
+BRISK_PER_S: Final = 2_000.0
 QUEUES_MAX: Final = 20_000
 QUEUES_REFRESHED_MAX: Final = 2_000
 UNUSABLE_S: Final = 30.0
@@ -63,7 +66,9 @@ class EndpointQueues:
         idle = [
             queue
             for queue in self.busy.values()
-            if not queue.held and not queue.has_more and queue.active and queue.room(now) * 4 >= PER_ENDPOINT
+            if not (queue.held or queue.may_have_more)
+            and queue.active
+            and queue.room(now) * 4 >= PER_ENDPOINT
         ]
         for queue in idle:
             del self.busy[queue.id]
@@ -80,16 +85,21 @@ class EndpointQueues:
     # -- what to claim ----------------------------------------------------------------------------
 
     def all_with_room(self, now: float) -> ClaimScope:
-        """Over all endpoints; those with little room or known to have more are claimed for by themselves."""
+        """Over all endpoints; those with little room, a high rate or known to have more are claimed for by
+        themselves."""
         skip = []
         for queue in self.busy.values():
             if queue.has_more or queue.room(now) * 4 < PER_ENDPOINT:
                 queue.has_more = True
                 skip.append(queue.id)
+            elif queue.pace_per_s > BRISK_PER_S and not queue.reserved:
+                queue.left_out = True
+                skip.append(queue.id)
         return ClaimScope(PER_ENDPOINT, frozenset(skip))
 
     def refill(self, now: float) -> ClaimScope | None:
-        """For endpoints known to have more, those of like room together; None when no queue wants any."""
+        """For endpoints that were left out or are known to have more, those of like room together; None when
+        no queue wants any."""
         rooms = {queue.id: queue.room(now) for queue in self.busy.values() if queue.wants_refill(now)}
         if not rooms:
             return None
@@ -103,7 +113,9 @@ class EndpointQueues:
         """
         cut_short = cut and scope.only is not None
         for endpoint_id in scope.only or counts:
-            self.get(endpoint_id).has_more = cut_short or counts.get(endpoint_id, 0) >= scope.per_endpoint
+            queue = self.get(endpoint_id)
+            queue.has_more = cut_short or counts.get(endpoint_id, 0) >= scope.per_endpoint
+            queue.left_out = False
 
     # -- endpoints --------------------------------------------------------------------------------
 

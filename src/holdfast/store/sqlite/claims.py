@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+import apsw
 import msgspec
 from msgspec.structs import force_setattr
 
@@ -26,6 +28,19 @@ from holdfast.store.sqlite.statements import ROW_ID, SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 LANES_VISITED_MAX = 10_000
+LANES_CHECKED_MAX = 16
+
+
+def may_find(connection: apsw.Connection, mapping: SqliteTable, request: ClaimRequest) -> bool:
+    """Whether a claim from chosen lanes would find something, as far as a short look at them can tell.
+
+    A worker whose busy lanes are full asks for all the others, again and again, and mostly for nothing.
+    """
+    sql, due = _due_in_lane(mapping, request, shown="1")
+    lanes = list(islice(_lanes(connection, mapping, request), LANES_CHECKED_MAX))
+    return len(lanes) == LANES_CHECKED_MAX or any(
+        connection.execute(sql, (name, *due, 1)).fetchone() for name in lanes
+    )
 
 
 def claim(transaction: WriteTransaction, request: ClaimRequest) -> list[Snapshot[Any]]:
@@ -50,7 +65,8 @@ def claim(transaction: WriteTransaction, request: ClaimRequest) -> list[Snapshot
 def _due(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRequest) -> Iterator[Row]:
     due, bound = quote(mapping.claim_columns[0].stored), Bound(DIALECT)
     sql = (
-        f"{_select(mapping, lanes=False)} AND {due} <= {bound.add(request.now_us)}"
+        f"SELECT {_shown(mapping)} {claimable_rows(mapping, lanes=False)}"
+        f" AND {due} <= {bound.add(request.now_us)}"
         f"{tenant_condition(mapping, request.tenant, bound)} ORDER BY {due}, {quote(KEY)} LIMIT ?"
     )
     return transaction.connection.execute(sql, (*bound.values, request.limit))
@@ -58,23 +74,30 @@ def _due(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRequ
 
 def _due_by_lane(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRequest) -> Iterator[Row]:
     """Yield due rows lane by lane from `after_lane` on, once round, at most `per_lane` from each."""
-    due, lane = quote(mapping.claim_columns[0].stored), quote(lane_column(mapping).stored)
-    bound = Bound(DIALECT)
-    sql = (
-        f"{_select(mapping, lanes=True)} AND {lane} = ? AND {due} <= {bound.add(request.now_us)}"
-        f"{tenant_condition(mapping, request.tenant, bound)} ORDER BY {due}, {quote(KEY)} LIMIT ?"
-    )
+    sql, due = _due_in_lane(mapping, request, shown=_shown(mapping))
     left = request.limit
-    for name in _lanes(transaction, mapping, request):
+    for name in _lanes(transaction.connection, mapping, request):
         share = left if request.per_lane is None else min(left, request.per_lane)
-        rows = transaction.connection.execute(sql, (name, *bound.values, share)).fetchall()
+        rows = transaction.connection.execute(sql, (name, *due, share)).fetchall()
         yield from rows
         left -= len(rows)
         if left == 0:
             return
 
 
-def _lanes(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRequest) -> Iterator[str]:
+def _due_in_lane(mapping: SqliteTable, request: ClaimRequest, *, shown: str) -> tuple[str, list[Any]]:
+    """Return the statement that finds a lane's due rows, and what it binds between the lane and the limit."""
+    due, lane = quote(mapping.claim_columns[0].stored), quote(lane_column(mapping).stored)
+    bound = Bound(DIALECT)
+    sql = (
+        f"SELECT {shown} {claimable_rows(mapping, lanes=True)} AND {lane} = ?"
+        f" AND {due} <= {bound.add(request.now_us)}{tenant_condition(mapping, request.tenant, bound)}"
+        f" ORDER BY {due}, {quote(KEY)} LIMIT ?"
+    )
+    return sql, bound.values
+
+
+def _lanes(connection: apsw.Connection, mapping: SqliteTable, request: ClaimRequest) -> Iterator[str]:
     low, below = request.lane_prefix, request.lanes_below
     start = max(request.after_lane or "", low)
     if request.only_lanes is not None:
@@ -87,7 +110,7 @@ def _lanes(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRe
     sql = f"SELECT {lane} {claimable_rows(mapping, lanes=True)} AND {bounds} ORDER BY {lane} LIMIT 1"
     visited, name, wrapped = 0, start, False
     while visited < LANES_VISITED_MAX:
-        row = transaction.connection.execute(sql, (name, *ends)).fetchone()
+        row = connection.execute(sql, (name, *ends)).fetchone()
         if row is None or (wrapped and row[0] > start):
             if wrapped or start == low:
                 return
@@ -98,8 +121,8 @@ def _lanes(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRe
             yield name
 
 
-def _select(mapping: SqliteTable, *, lanes: bool) -> str:
-    return f"SELECT {', '.join(map(quote, mapping.selected))} {claimable_rows(mapping, lanes=lanes)}"
+def _shown(mapping: SqliteTable) -> str:
+    return ", ".join(map(quote, mapping.selected))
 
 
 def _update_sql(mapping: SqliteTable) -> str:

@@ -22,7 +22,7 @@ from holdfast.store.query import fitting
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
 from holdfast.store.sqlite.backup import back_up
-from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.claims import claim, may_find
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.connections import Options, one, open_connection, parse_url, refused
 from holdfast.store.sqlite.migrate import SqliteMigration
@@ -97,11 +97,20 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         return await self._writer.commit(commits)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        # Looked for by reads first: a transaction would keep other processes from writing.
         due_us = await self.next_due(request.schema, None)
         if due_us is None or due_us > request.now_us:
-            return []  # found by a read: a transaction would keep other processes from writing
+            return []
+        if (request.skip_lanes or request.only_lanes is not None) and not self._may_find(request):
+            return []
         claimed: list[Snapshot[Any]] = await self._writer.do(lambda transaction: claim(transaction, request))
         return claimed
+
+    def _may_find(self, request: ClaimRequest) -> bool:
+        try:
+            return may_find(self._reader(), self._mappings[request.schema], request)
+        except apsw.Error:
+            return True  # the claim meets the same fault, and explains it
 
     @property
     def problem(self) -> str | None:
