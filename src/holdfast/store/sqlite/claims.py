@@ -34,8 +34,11 @@ LANES_CHECKED_MAX = 16
 def may_find(connection: apsw.Connection, mapping: SqliteTable, request: ClaimRequest) -> bool:
     """Whether a claim from chosen lanes would find something, as far as a short look at them can tell.
 
-    A worker whose busy lanes are full asks for all the others, again and again, and mostly for nothing.
+    A worker whose busy lanes are full asks for all the others, again and again, and mostly for nothing. To
+    walk past more of those than a few would take long for a look.
     """
+    if len(request.skip_lanes) > LANES_CHECKED_MAX:
+        return True
     sql, due = _due_in_lane(mapping, request, shown="1")
     lanes = list(islice(_lanes(connection, mapping, request), LANES_CHECKED_MAX))
     return len(lanes) == LANES_CHECKED_MAX or any(
