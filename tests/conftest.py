@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 import structlog
 import uvloop
@@ -212,6 +213,22 @@ def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a SQLite file that is not there yet."""
     _uses(request, "sqlite")
     return f"sqlite:///{tmp_path / 'holdfast.db'}"
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that connections to SQLite execute which are opened from now on."""
+    executed: list[str] = []
+
+    def note(cursor: object, statement: str, values: object) -> bool:
+        executed.append(statement)
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    monkeypatch.setattr(apsw, "connection_hooks", [hook])
+    return executed
 
 
 @pytest.fixture

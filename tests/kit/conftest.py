@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import apsw
 import pytest
 
 from holdfast.app import open_store
@@ -85,19 +84,3 @@ def registrar(clock: ManualClock) -> FakeOAuthProvider:
 @pytest.fixture
 def connections(kit_store: Store, vault: Vault, registrar: FakeOAuthProvider) -> Connections:
     return Connections(kit_store, vault, {"registrar": registrar})
-
-
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that connections to SQLite execute which are opened from now on."""
-    executed: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        executed.append(statement)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    monkeypatch.setattr(apsw, "connection_hooks", [hook])
-    return executed
