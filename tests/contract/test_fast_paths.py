@@ -1,4 +1,4 @@
-"""Bulk insert, write batch, fenced patch and counting upsert decide as `decide` does, on random batches.
+"""Bulk insert, write batch, blind patch and counting upsert decide as `decide` does, on random batches.
 
 Each batch goes to an SQL engine, which takes its fast paths, and to the reference engine, which calls
 `decide` for every write. Outcomes and documents must be the same.
@@ -22,6 +22,8 @@ from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.model import Claim, Document, Index, Lifecycle, document, schema_of
 from holdfast.store import (
+    ABSENT,
+    PRESENT,
     Catalog,
     Engine,
     Fence,
@@ -36,9 +38,9 @@ from holdfast.store import (
     put,
     upsert,
 )
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, Expect, Outcome
 from holdfast.store.port import ClaimRequest
-from holdfast.store.sql.fenced_patch import fenced_patch
+from holdfast.store.sql.blind_patch import blind_patch
 from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
@@ -123,7 +125,24 @@ CHANGES: list[dict[str, Any]] = [
     {"words": ["x" * 40_000]},
     {"owner": "a\0b"},
 ]
-expectations = st.sampled_from([Fence(1)] * 4 + [Fence(0)] * 2 + [Fence(2), Version(0), None])
+expectations = st.sampled_from(
+    [Fence(1)] * 4 + [Fence(0)] * 2 + [Fence(2), Version(0)] + [None] * 4 + [PRESENT, ABSENT]
+)
+# Collections without a claim, and with numbers that upserts count in.
+PLAIN_CHANGES: list[dict[str, Any]] = [
+    {"number": 3},
+    {"number": -(2**63)},
+    {"number": None},
+    {"number": 2**63},
+    {"number": Increment(1)},
+    {"tenant_id": "u"},
+]
+TALLY_CHANGES: list[dict[str, Any]] = [
+    {"rest": 1},
+    {"rest": 2, "number": 5},
+    {"number": 2**62},
+    {"name": "indexed"},
+]
 
 
 new_orders = st.builds(
@@ -146,6 +165,16 @@ patches = st.builds(
     lambda id, changes, expect: patch(Order, id, changes=changes, expect=expect),
     st.sampled_from(IDS), st.sampled_from(CHANGES[:4] * 4 + CHANGES), expectations,
 )  # fmt: skip
+plain_patches = st.builds(
+    lambda cls, id, changes, expect: patch(cls, id, changes=changes, expect=expect),
+    st.sampled_from([Event, Tally]), st.sampled_from(IDS), st.sampled_from(PLAIN_CHANGES),
+    st.sampled_from([None, None, None, PRESENT, ABSENT, Version(0), Fence(1)]),
+)  # fmt: skip
+tally_patches = st.builds(
+    lambda id, changes: patch(Tally, id, changes=changes),
+    st.sampled_from(IDS),
+    st.sampled_from(TALLY_CHANGES),
+)
 BY = [1, 1, 1, 1, -5, 2**61, 2**62 - 1, 2**63 - 1]
 COUNTED: list[dict[str, Any]] = [
     {"number": Increment(2)}, {"number": Increment(1, at_most=2)}, {"rest": 1}, {"name": "x", "rest": 2},
@@ -162,6 +191,8 @@ writes = st.one_of(
     upserts,
     patches,
     patches,
+    plain_patches,
+    tally_patches,
     new_documents.map(put),
     st.builds(lambda cls, id: delete(cls, id), st.sampled_from(CLASSES), st.sampled_from(IDS)),
     st.builds(lambda id: check(Event, id), st.sampled_from(IDS)),
@@ -233,12 +264,28 @@ orders = st.builds(
     single, st.lists(new_orders.map(create), min_size=20, max_size=40, unique_by=key_of), st.none()
 )
 settlements = st.builds(single, st.lists(patches, min_size=15, max_size=40, unique_by=key_of), handles)
+numbered = st.builds(
+    single,
+    st.lists(
+        st.builds(Event, id=st.sampled_from(IDS), tenant_id=tenants).map(create),
+        min_size=20,
+        max_size=40,
+        unique_by=key_of,
+    ),
+    st.none(),
+)
+# Some alone, some together, some of one document twice.
+renumbered = st.builds(single, st.lists(plain_patches, min_size=1, max_size=30), handles)
+tallies = st.builds(single, st.lists(upserts, min_size=20, max_size=40, unique_by=key_of), st.none())
+recounted = st.builds(single, st.lists(tally_patches | upserts, min_size=1, max_size=30), handles)
 rounds_of_batches = st.one_of(
     st.tuples(orders, settlements, settlements),
     st.tuples(orders, settlements, mixed, settlements),
     st.tuples(mixed, mixed),
     st.tuples(orders | mixed, bulk(), bulk(), mixed),
     st.tuples(bulks(), bulks(), bulks(), bulks()),
+    st.tuples(numbered, renumbered, renumbered, mixed, renumbered),
+    st.tuples(tallies, recounted, recounted, recounted),
 )
 
 
@@ -273,7 +320,9 @@ class Pair:
     def _count(self, commits: list[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
         patched = sum(not isinstance(one, Write) for one in independent.values())
-        self.taken["fenced patch"] += patched
+        fenced = sum(type(commits[n].writes[0].expect) is Fence for n in independent)
+        self.taken["fenced patch"] += fenced
+        self.taken["other blind patch"] += patched - fenced
         self.taken["create"] += len(independent) - patched
         self.taken["counting upsert"] += len(counting_upserts(commits))
         self.taken["bulk commit"] += len(bulk_commits(commits, LISTED))
@@ -326,12 +375,14 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
 
     compare()
     assert pair.taken["fenced patch"] > 100
+    assert pair.taken["other blind patch"] > 100
     assert pair.taken["create"] > 100
     assert pair.taken["counting upsert"] > 20
     assert pair.taken["bulk"] > 10
     assert pair.taken["bulk commit"] > 50
 
 
-def test_some_of_the_random_patches_are_fenced_patches_and_some_are_not() -> None:
-    made = [fenced_patch(patch(Order, "x", changes=changes, expect=Fence(1))) for changes in CHANGES]
+@pytest.mark.parametrize("expect", [Fence(1), None])
+def test_some_of_the_random_patches_are_blind_patches_and_some_are_not(expect: Expect) -> None:
+    made = [blind_patch(patch(Order, "x", changes=changes, expect=expect)) for changes in CHANGES]
     assert 0 < sum(one is not None for one in made) < len(CHANGES)

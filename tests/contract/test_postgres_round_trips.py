@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import VersionConflictError
+from holdfast.errors import NotFoundError, VersionConflictError
 from holdfast.kit.metering import METER_MODELS, Fact, Meter, Recorded, record_facts
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
+from holdfast.model import Document, Index, document
 from holdfast.store import Fence, Increment, Snapshot, Store, check, create, patch
 from holdfast.store.contract.models import ALL, Chore
 from holdfast.store.port import ClaimRequest
@@ -24,7 +25,17 @@ from tests.kit.eventually import until
 from tests.kit.outbox_fixture import dispatching, endpoint_at, receiving, send
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
-CLASSES = [*ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
+
+
+@document("pairs/{id}", tenant="tenant_id", indexes=[Index("first")])
+class Pair(Document):
+    id: str
+    tenant_id: str
+    first: int = 0
+    second: int = 0
+
+
+CLASSES: list[type[Document]] = [Pair, *ALL, *METER_MODELS.all, *OUTBOX_MODELS.all]
 
 
 @pytest.fixture
@@ -58,6 +69,49 @@ async def test_a_create_is_one_statement_and_a_patch_two(store: Store, statement
     statements.clear()
     await store.commit(patch(Chore, "warm", changes={"done": Increment(1)}))
     assert statements == ["SELECT", "WITH"]
+
+
+async def test_a_patch_that_sets_plain_values_is_one_statement(store: Store, statements: list[str]) -> None:
+    statements.clear()
+    for changes in ({"done": 1}, {"done": 2}, {"due": NOON}, {"done": 3, "due": None}):
+        await store.commit(patch(Chore, "warm", changes=changes))
+    found = await store.get(Chore, "warm")
+    assert found is not None
+    assert (found.doc.done, found.doc.due) == (3, None)
+    await store.commit(patch(Chore, "warm", changes={"done": 4}, expect=found.unchanged))
+    assert statements == [*["WITH"] * 4, "SELECT", "WITH"]
+    statements.clear()
+    with pytest.raises(VersionConflictError):
+        await store.commit(patch(Chore, "warm", changes={"done": 5}, expect=found.unchanged))
+    with pytest.raises(NotFoundError):
+        await store.commit(patch(Chore, "none", changes={"done": 5}))
+    assert statements == ["WITH", "SELECT"] * 2
+
+
+async def test_a_hundred_patches_are_one_statement(store: Store, statements: list[str]) -> None:
+    ids = [f"c{n}" for n in range(100)]
+    await store.settle([[create(Chore(id=id))] for id in ids])
+    for round in range(2):
+        statements.clear()
+        await store.settle([[patch(Chore, id, changes={"done": round})] for id in ids])
+        assert statements == ["WITH"]
+
+
+async def test_two_processes_that_patch_fields_of_one_document_lose_nothing(
+    store: Store, postgres_url: str
+) -> None:
+    other = await open_store(postgres_url, CLASSES)
+
+    async def write(one: Store, field: str) -> None:
+        for n in range(1, 31):
+            await one.commit(patch(Pair, "one", changes={field: n}))
+
+    await store.privileged().commit(create(Pair(id="one", tenant_id="t")))
+    await asyncio.gather(write(store.tenant("t"), "first"), write(other.tenant("t"), "second"))
+    found = await store.tenant("t").get(Pair, "one")
+    assert found is not None
+    assert (found.doc.first, found.doc.second) == (30, 30)
+    await other.close()
 
 
 async def test_a_commit_that_depends_on_what_it_does_not_write_locks_it(

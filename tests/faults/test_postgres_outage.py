@@ -16,8 +16,10 @@ from holdfast.errors import (
     AlreadyExistsError,
     HoldfastError,
     LeaseLostError,
+    NotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
+    VersionConflictError,
 )
 from holdfast.model import Claim, Document, document
 from holdfast.store import Catalog, Committed, Increment, Query, Store, check, create, patch, postgres, put
@@ -302,6 +304,29 @@ async def test_settling_whose_link_breaks_is_made_once_and_tells_who_lost_the_cl
         assert told == {"mine": Committed, "stolen": LeaseLostError}
         kept = await store.get_many(Errand, ["mine", "stolen"])
         assert [one.doc.note for one in kept if one is not None] == ["the-one", ""]
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_patch_whose_link_breaks_is_made_once_and_tells_what_it_found(
+    postgres_url: str, loss: Loss
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="the-one")))
+        found = await store.get(Receipt, "the-one")
+        assert found is not None
+        change = patch(Receipt, "the-one", changes={"caller": 7}, expect=found.unchanged)
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        await store.commit(change)  # sent twice, it would find the version that it has written itself
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        with pytest.raises(VersionConflictError):
+            await store.commit(change)
+        proxy.sever(loss, when=lambda data: b"none" in data)
+        with pytest.raises(NotFoundError):
+            await store.commit(patch(Receipt, "none", changes={"caller": 7}))
+        assert proxy.severed == 3
+        kept = await store.get(Receipt, "the-one")
+        assert kept is not None
+        assert kept.doc.caller == 7
 
 
 async def test_a_link_that_goes_silent_holds_commits_up_for_seconds_and_not_for_the_time_limit(

@@ -18,7 +18,7 @@ from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.model import schema
 from holdfast.net import ReceiverResponse
 from holdfast.store import Store, create
-from holdfast.store.sql import fenced_patch
+from holdfast.store.sql import blind_patch
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until
 from tests.kit.outbox_fixture import dispatching, endpoint_at, receiving, send, state_is
@@ -79,7 +79,7 @@ async def test_a_delivered_delivery_is_encoded_once_and_its_outcome_once(
             return msgspec.json.encode(one)
 
     monkeypatch.setattr(schema, "_ENCODER", CountingEncoder())
-    monkeypatch.setattr(fenced_patch, "_ENCODE", CountingEncoder().encode)
+    monkeypatch.setattr(blind_patch, "_ENCODE", CountingEncoder().encode)
     async with receiving() as receiver, dispatching(store) as dispatcher:
         endpoint = await endpoint_at(store, receiver.url())
         encodes.clear()

@@ -15,7 +15,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
-from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
+from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite
 from holdfast.store.write_rules import Change, Current, decide
@@ -80,7 +80,7 @@ class Batch:
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
         self.unclaimable: set[Schema[Any]] = set()  # touched, and left with nothing new to claim
-        self.unpatched: set[int] = set()  # commits whose fenced patch found its conditions unmet
+        self.unpatched: set[int] = set()  # commits whose blind patch found its conditions unmet
 
     def add_rows(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
         """Add what is stored; of the keys read, those without a row are absent."""
@@ -118,7 +118,7 @@ class Batch:
     def _add_independent(self, number: int, write: IndependentWrite, commit: Commit) -> None:
         version = self._next_version()
         try:
-            if isinstance(write, FencedPatch):
+            if isinstance(write, BlindPatch):
                 self._patch(number, write, commit, version=version)
             else:
                 self._create(number, write, commit, version=version)
@@ -139,7 +139,7 @@ class Batch:
         change.owners[write.key] = number
         self.touched.add(write.schema)
 
-    def _patch(self, number: int, one: FencedPatch, commit: Commit, *, version: int) -> None:
+    def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:
         schema = one.group.schema
         tenanted = commit.tenant is not None and schema.tenant is not None
         change = self._patches.get((one.group, tenanted))
@@ -147,7 +147,7 @@ class Batch:
             change = patch_change(self._mappings[schema], one.group, tenanted=tenanted)
             self._patches[one.group, tenanted] = change
         tenant = (commit.tenant,) if tenanted else ()
-        change.rows.append((one.key, version, *one.values, one.body, one.fence, *tenant))
+        change.rows.append((one.key, version, *one.values, one.body, *one.expected, *tenant))
         change.owners[one.key] = number
         self.touched.add(schema)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.model.columns import Kind, ReadableKind
@@ -30,12 +30,11 @@ class PostgresDialect:
     concurrently = "CONCURRENTLY "
     unbind: Mapping[Kind, Callable[[Any], Any]] = {}
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
         field = "'" + name.replace("'", "''") + "'"
         arrow = "->" if kind == "json" else "->>"
-        value = f"(_body {arrow} {field})"
-        if patched:
-            value = f"(CASE WHEN _patch -> {field} IS NULL THEN {value} ELSE _patch {arrow} {field} END)"
+        in_body, in_patch = f"(_body {arrow} {field})", f"_patch {arrow} {field}"
+        value = f"(CASE WHEN _patch -> {field} IS NULL THEN {in_body} ELSE {in_patch} END)"
         # A server before version 18 stores it instead: see the migration.
         derived = _DERIVED.get(kind, "TEXT")
         return derived, f"GENERATED ALWAYS AS ({value}::{derived.lower()}) VIRTUAL"
@@ -72,6 +71,13 @@ class PostgresDialect:
 
     def body_bytes(self, name: str) -> str:
         return f"octet_length({name}::text)"
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        # Of a repeated name every reader takes the last. Merging as jsonb would change values: 1e22, -0.0.
+        fields = "ARRAY[" + ", ".join("'" + name.replace("'", "''") + "'" for name in names) + "]"
+        replaced = f"{stored} IS NULL OR {stored}::jsonb - {fields} = '{{}}'"
+        appended = f"(left({stored}::text, -1) || ',' || substr({new}::text, 2))::json"
+        return f"CASE WHEN {replaced} THEN {new} ELSE {appended} END"
 
 
 DIALECT = PostgresDialect()

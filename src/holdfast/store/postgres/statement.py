@@ -15,9 +15,9 @@ from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.postgres.dialect import DIALECT, array_of
+from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, TableMapping
 from holdfast.store.sql.tables import BODY, ITEM, KEY, PARENT, PATCH, VERSION
 
@@ -78,7 +78,7 @@ class PostgresListTable(ListIndexTable):
 class TableChange:
     """Rows of one table that take the same verb."""
 
-    __slots__ = ("arrays", "guarded", "names", "owners", "rows", "table", "verb", "where")
+    __slots__ = ("arrays", "fields", "guarded", "names", "owners", "rows", "table", "verb", "where")
 
     def __init__(
         self,
@@ -88,10 +88,12 @@ class TableChange:
         arrays: Sequence[str],
         *,
         where: Sequence[str] = (),
+        fields: tuple[str, ...] = (),
         guarded: bool = False,
     ) -> None:
         width = 1 if verb == "delete" else 2 if verb == "drop" else len(names)
         self.verb, self.table, self.where = verb, table, tuple(where)
+        self.fields = fields  # those that a patch changes
         self.names, self.arrays = tuple(names[:width]), tuple(arrays[:width])
         # The rows' last value is the version that was read: all have it still, or nothing is written.
         self.guarded = guarded
@@ -123,7 +125,7 @@ class RowSource:
         if texts and not single:
             kinds = ["text::text[]" if kind == TEXTS else kind for kind in kinds]
         self._marks = [f"${first + n}::{kind}" for n, kind in enumerate(kinds)]
-        self._single = single
+        self.single = single
         self.width = len(self._marks)
         self.count = "1" if single else f"cardinality({self._marks[0]})"
         self.any_key = self._marks[0] if single else f"ANY({self._marks[0]})"
@@ -131,18 +133,18 @@ class RowSource:
     def table(self, aliases: Sequence[str] = (), *, name: str = "u") -> str:
         """Return the rows as a table; with aliases, of its first columns."""
         marks = ", ".join(self._marks[: len(aliases) or None])
-        rows = f"(VALUES ({marks}))" if self._single else f"unnest({marks})"
+        rows = f"(VALUES ({marks}))" if self.single else f"unnest({marks})"
         return f"{rows} AS {name}({', '.join(aliases)})" if aliases else f"{rows} AS {name}"
 
 
-_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], bool]
+_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]
 _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
     single = all(len(c.rows) == 1 for c in changes)
-    shape = single, tuple([(c.table, c.verb, c.names, c.where, c.guarded) for c in changes])
+    shape = single, tuple([(c.table, c.verb, c.names, c.where, c.fields, c.guarded) for c in changes])
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
@@ -193,6 +195,8 @@ def _write(changes: Sequence[TableChange], *, single: bool) -> str:
 
 
 def _lost(n: int, rows: RowSource) -> str:
+    if rows.single:
+        return f"CASE WHEN NOT EXISTS (SELECT FROM x{n}) THEN ARRAY['{n}:' || {rows.any_key}] END"
     keys = rows.table(["k"], name="given")
     missing = f"SELECT '{n}:' || k FROM {keys} WHERE k NOT IN (SELECT {quote(KEY)} FROM x{n})"
     return f"CASE WHEN (SELECT count(*) FROM x{n}) < {rows.count} THEN ARRAY({missing}) END"
@@ -238,9 +242,9 @@ def _patch(change: TableChange, rows: RowSource) -> str:
     aliases = [f"c{n}" for n in range(len(change.names))]
     same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, aliases, strict=True)]
     last = change.names.index(PATCH) + 1
-    sets = ", ".join(
-        f"{quote(n)} = u.{c}" for n, c in zip(change.names[1:last], aliases[1:last], strict=True)
-    )
+    written = [f"{quote(n)} = u.{c}" for n, c in zip(change.names[:last], aliases[:last], strict=True)]
+    merged = DIALECT.merged_patch(f"t.{quote(PATCH)}", f"u.{aliases[last - 1]}", change.fields)
+    sets = ", ".join([*written[1:-1], f"{quote(PATCH)} = {merged}"])
     where = " AND ".join([same[0], *same[last:], *change.where])
     return (
         f"UPDATE {quote(change.table)} AS t SET {sets} FROM {rows.table(aliases)} WHERE {where}"
@@ -280,12 +284,15 @@ def count_change(mapping: PostgresTable, column: Column) -> TableChange:
 
 
 def patch_change(mapping: PostgresTable, group: PatchGroup, *, tenanted: bool) -> TableChange:
-    """Return the change that patches rows where fence, tenant and state are as they must be."""
-    schema, fence = mapping.schema, mapping.claim_columns[1]
-    names = [KEY, VERSION, *(c.stored for c in group.columns), PATCH, fence.stored]
-    arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]", "bigint[]"]
-    if tenanted and schema.tenant is not None:
-        names.append(schema.tenant.stored)
+    """Return the change that patches rows where guard, tenant and state are as they must be."""
+    tenant = mapping.schema.tenant
+    names = [KEY, VERSION, *(c.stored for c in group.columns), PATCH]
+    arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]"]
+    if group.guard is not None:
+        names.append(group.guard)
+        arrays.append("bigint[]")
+    if tenanted and tenant is not None:
+        names.append(tenant.stored)
         arrays.append("text[]")
     where = patch_conditions(group, "t", DIALECT)
-    return TableChange("patch", mapping.table, names, arrays, where=where)
+    return TableChange("patch", mapping.table, names, arrays, where=where, fields=group.names)

@@ -168,7 +168,7 @@ class PostgresWriter:
                 await deadline.pause()
 
     async def _outcomes(self, work: Batch, commits: Sequence[Commit]) -> list[Outcome]:
-        """Return the outcomes; fenced patches whose conditions did not hold are decided singly first."""
+        """Return the outcomes; blind patches whose conditions did not hold are decided singly first."""
         if work.unpatched:
             numbers = sorted(work.unpatched)
             outcomes = await self._commit([commits[n] for n in numbers], batched=False)

@@ -1,7 +1,7 @@
 """Upserts that only count: each inserts its document, or adds the document's number to the stored one.
 
-Such an upsert depends on a few columns of the stored row (number, tenant, patch), so an SQL engine makes many
-of them in one statement, reading nothing. Any other upsert, and one whose conditions do not hold, goes
+Such an upsert depends on a few columns of the stored row (number, tenant), so an SQL engine makes many of
+them in one statement, reading nothing. Any other upsert, and one whose conditions do not hold, goes
 through `decide`.
 """
 
@@ -15,8 +15,8 @@ from msgspec import inspect as mi
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
+from holdfast.store.sql.blind_patch import PATCHED_BODY_BYTES_MAX, PENDING_BYTES_MAX
 from holdfast.store.sql.dialect import Dialect, quote
-from holdfast.store.sql.fenced_patch import PATCHED_BODY_BYTES_MAX
 from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
 from holdfast.store.transforms import Increment
 
@@ -76,14 +76,18 @@ def counting_clause(schema: Schema[Any], column: Column, dialect: Dialect) -> st
     conditions = [
         f"{stored} BETWEEN -{NUMBER_MAX} AND {NUMBER_MAX}",
         f"{dialect.body_bytes(f't.{quote(BODY)}')} <= {PATCHED_BODY_BYTES_MAX}",
-        f"({patch} IS NULL OR CAST({patch} AS TEXT) = {_patch_text(column, stored)})",
+        f"({patch} IS NULL OR {dialect.body_bytes(patch)} <= {PENDING_BYTES_MAX})",
     ]
     if schema.tenant is not None:
         conditions.append(f"t.{quote(schema.tenant.stored)} = excluded.{quote(schema.tenant.stored)}")
+    counted = f"CAST({_patch_text(column, f'({total})')} AS {dialect.body_type})"
+    # Almost every patch has the number alone, and is replaced without being parsed.
+    alone = f"{patch} IS NULL OR CAST({patch} AS TEXT) = {_patch_text(column, stored)}"
+    merged = dialect.merged_patch(patch, counted, [column.stored])
     sets = [
         f"{quote(VERSION)} = excluded.{quote(VERSION)}",
         f"{number} = {total}",
-        f"{quote(PATCH)} = CAST({_patch_text(column, f'({total})')} AS {dialect.body_type})",
+        f"{quote(PATCH)} = CASE WHEN {alone} THEN {counted} ELSE {merged} END",
     ]
     return f"ON CONFLICT ({quote(KEY)}) DO UPDATE SET {', '.join(sets)} WHERE {' AND '.join(conditions)}"
 

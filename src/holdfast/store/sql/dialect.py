@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -22,11 +22,8 @@ class Dialect(Protocol):
     concurrently: str  # what builds an index without blocking writers, empty where nothing does
     unbind: Mapping[Kind, Callable[[Any], Any]]  # undoes `bind` for the kinds the driver returns as bound
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
-        """Return the type and the definition of a column derived from a field of the body.
-
-        With `patched` the patch column, where it has the field, is newer.
-        """
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
+        """Return the type and the definition of a column derived from a field of the patch or the body."""
         ...
 
     def view_type(self, column: ViewColumn) -> str:
@@ -70,6 +67,12 @@ class Dialect(Protocol):
 
     def body_bytes(self, name: str) -> str:
         """Return the expression for the size of a JSON column."""
+        ...
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        """Return the expression for a patch, which may be null, with the fields of a new one in place of
+        its own, every value as the exact text that was written. `names` are the new one's fields.
+        """
         ...
 
 

@@ -170,10 +170,10 @@ class ListIndexTable:
 
 
 def merge_json(body: Any, patch: Any) -> Any:
-    """Return a document's JSON with a fenced patch appended: of a repeated name, readers take the last."""
+    """Return a document's JSON with a patch appended: of a repeated name, readers take the last."""
     if len(body) <= 2:
         return patch
-    return body[:-1] + ("," if isinstance(body, str) else b",") + patch[1:]
+    return f"{body[:-1]},{patch[1:]}" if isinstance(body, str) else b",".join((body[:-1], patch[1:]))
 
 
 def _chooser(positions: tuple[int, ...], count: int) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

@@ -93,7 +93,7 @@ def _main_columns(schema: Schema[Any], dialect: Dialect) -> tuple[TableColumn, .
     columns += [TableColumn(c.stored, dialect.types[c.kind]) for c in plain_columns(schema)]
     columns += [TableColumn(BODY, f"{dialect.body_type} NOT NULL"), TableColumn(PATCH, dialect.body_type)]
     for name, kind in schema.readable.items():
-        columns.append(TableColumn(name, *dialect.derived(name, kind, patched=schema.claim is not None)))
+        columns.append(TableColumn(name, *dialect.derived(name, kind)))
     return tuple(columns)
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
+from holdfast.store.sql.blind_patch import BlindPatch, blind_patch
 from holdfast.store.sql.counting_upsert import counting_column
-from holdfast.store.sql.fenced_patch import FencedPatch, fenced_patch
 
-IndependentWrite = Write | FencedPatch
+IndependentWrite = Write | BlindPatch
 
 
 class BulkWrites(NamedTuple):
@@ -34,7 +34,7 @@ def independent_writes(
 ) -> dict[int, IndependentWrite]:
     """Return, by position, the commits that can be made without a read and in any order.
 
-    These are creates and fenced patches, alone in their commit, of documents that no other commit
+    These are creates and blind patches, alone in their commit, of documents that no other commit
     touches; collections with list indexes (`listed`) need their items written one by one.
     """
     independent: dict[int, IndependentWrite] = {}
@@ -47,7 +47,7 @@ def independent_writes(
         write = commit.writes[0]
         if write.schema in listed or (write.schema, write.key) not in uncontended:
             continue
-        made = write if write.kind == "create" else fenced_patch(write)
+        made = write if write.kind == "create" else blind_patch(write)
         if made is not None:
             independent[number] = made
     return independent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,11 +28,10 @@ class SqliteDialect:
     concurrently = ""
     unbind: Mapping[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
-    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
-        path = "'$.\"" + name.replace("'", "''") + "\"'"
-        value = f"json_extract(_body, {path})"
-        if patched:
-            value = f"iif(json_type(_patch, {path}) IS NULL, {value}, json_extract(_patch, {path}))"
+    def derived(self, name: str, kind: ReadableKind) -> tuple[str, str]:
+        path = _path(name)
+        in_body, in_patch = f"json_extract(_body, {path})", f"json_extract(_patch, {path})"
+        value = f"iif(json_type(_patch, {path}) IS NULL, {in_body}, {in_patch})"
         return _DERIVED.get(kind, "TEXT"), f"AS ({value}) VIRTUAL"
 
     def view_type(self, column: ViewColumn) -> str:
@@ -65,6 +64,15 @@ class SqliteDialect:
 
     def body_bytes(self, name: str) -> str:
         return f"octet_length({name})"
+
+    def merged_patch(self, stored: str, new: str, names: Sequence[str]) -> str:
+        # json_patch would drop fields that are null, and merge structs field by field.
+        sets = ", ".join(f"{path}, {new} -> {path}" for path in map(_path, names))
+        return f"iif({stored} IS NULL, {new}, json_set({stored}, {sets}))"
+
+
+def _path(name: str) -> str:
+    return "'$.\"" + name.replace("'", "''") + "\"'"
 
 
 DIALECT = SqliteDialect()

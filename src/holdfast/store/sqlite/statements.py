@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import to_us
@@ -10,9 +10,9 @@ from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.table_mapping import ListIndexTable, StoredRow, TableMapping
 from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
 from holdfast.store.sqlite.dialect import DIALECT
@@ -22,6 +22,7 @@ from holdfast.store.write_rules import Current
 ROW_ID: Final = DIALECT.row_id
 STATEMENT_BYTES_MAX: Final = 15_000  # longer statements are not kept prepared by apsw
 _STEP: Final = 16
+_PATCHES_MAX: Final = 1_000
 T = TypeVar("T")
 
 
@@ -117,26 +118,38 @@ class SqliteTable(TableMapping):
             self._updates[changed] = sql
         return sql, [version, *self.bind(new, changed), prepared.body.decode(), before.row[self.row_id_at]]
 
-    def patch_many_sql(self, group: PatchGroup, *, count: int, tenanted: bool) -> str:
-        """Return the statement that makes so many fenced patches of a group."""
-        sql = self._patches.get((group, count, tenanted))
+    def patch(
+        self, patches: Sequence[BlindPatch], version: int, *, tenant: str | None
+    ) -> tuple[str, list[Any]]:
+        """Return the statement that makes blind patches of one group, where the tenant is this one."""
+        group, tenanted = patches[0].group, tenant is not None and self.schema.tenant is not None
+        shape = (group, len(patches), tenanted)
+        sql = self._patches.get(shape)
         if sql is None:
-            sql = self._patches[group, count, tenanted] = self._patch_sql(group, count, tenanted)
-        return sql
+            if len(self._patches) >= _PATCHES_MAX:
+                self._patches.clear()
+            sql = self._patches[shape] = self._patch_sql(group, len(patches), tenanted)
+        values: list[Any] = [version]
+        for one in patches:
+            values += (one.key, one.body.decode(), *[DIALECT.bind(v) for v in one.values], *one.expected)
+        return sql, [*values, tenant] if tenanted else values
 
     def _patch_sql(self, group: PatchGroup, count: int, tenanted: bool) -> str:
-        table, names = quote(self.table), [PATCH, *(column.stored for column in group.columns)]
-        row = f"({', '.join('?' * (len(names) + 2))})"
-        sets = [f"{quote(VERSION)} = ?", *(f"{quote(n)} = u.column{i}" for i, n in enumerate(names, 3))]
-        where = [
-            f"{table}.{quote(KEY)} = u.column1",
-            f"{table}.{quote(self.claim_columns[1].stored)} = u.column2",
-            *patch_conditions(group, table, DIALECT),
-        ]
+        """Return the statement; it binds the version, each patch's values, and the tenant."""
+        table, width = quote(self.table), 2 + len(group.columns) + (group.guard is not None)
+        # A single patch needs no table of values, which takes SQLite as long as the update itself.
+        given = [f"u.column{n}" if count > 1 else f"?{n + 1}" for n in range(1, width + 1)]
+        patch = DIALECT.merged_patch(f"{table}.{quote(PATCH)}", given[1], group.names)
+        sets = [f"{quote(VERSION)} = ?1", f"{quote(PATCH)} = {patch}"]
+        sets += [f"{quote(c.stored)} = {value}" for c, value in zip(group.columns, given[2:], strict=False)]
+        where = [f"{table}.{quote(KEY)} = {given[0]}", *patch_conditions(group, table, DIALECT)]
+        if group.guard is not None:
+            where.append(f"{table}.{quote(group.guard)} = {given[-1]}")
         if tenanted and self.schema.tenant is not None:
-            where.append(f"{table}.{quote(self.schema.tenant.stored)} = ?")
-        source = f"(VALUES {', '.join([row] * count)}) AS u"
-        return f"UPDATE {table} SET {', '.join(sets)} FROM {source} WHERE {' AND '.join(where)}"
+            where.append(f"{table}.{quote(self.schema.tenant.stored)} = ?{width * count + 2}")
+        row = f"({', '.join('?' * width)})"
+        source = f" FROM (VALUES {', '.join([row] * count)}) AS u" if count > 1 else ""
+        return f"UPDATE {table} SET {', '.join(sets)}{source} WHERE {' AND '.join(where)}"
 
 
 class SqliteListTable(ListIndexTable):

@@ -1,4 +1,4 @@
-"""Creates and fenced patches, many to a statement.
+"""Creates and blind patches, many to a statement.
 
 Each statement releases the GIL, and reacquiring it costs more than the statement, so what needs no look at
 other rows is batched.
@@ -15,11 +15,10 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
 from holdfast.store.sql.tables import KEY, VERSION
 from holdfast.store.sql.write_batch import independent_writes
-from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import decide
 
@@ -38,10 +37,10 @@ class WriteBatch:
     def __init__(self, transaction: WriteTransaction, commits: Sequence[Commit]) -> None:
         self._transaction, self._commits = transaction, commits
         self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
-        self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[FencedPatch]]] = {}
+        self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[BlindPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
         for number, write in independent_writes(commits, transaction.listed).items():
-            if isinstance(write, FencedPatch):
+            if isinstance(write, BlindPatch):
                 tenant = commits[number].tenant if write.group.schema.tenant else None
                 self._patches.setdefault((write.group, tenant), []).append((number, write))
             else:
@@ -78,17 +77,9 @@ class WriteBatch:
             return
         self._record(mapping, some, version)
 
-    def _patch(self, mapping: SqliteTable, some: list[Numbered[FencedPatch]], *, tenant: str | None) -> None:
+    def _patch(self, mapping: SqliteTable, some: list[Numbered[BlindPatch]], *, tenant: str | None) -> None:
         connection, version = self._transaction.connection, self._transaction.next_version()
-        values: list[Any] = [version]
-        for _, one in some:
-            values += (one.key, one.fence, one.body.decode(), *[DIALECT.bind(value) for value in one.values])
-        if tenant is not None:
-            values.append(tenant)
-        group = some[0][1].group
-        connection.execute(
-            mapping.patch_many_sql(group, count=len(some), tenanted=tenant is not None), values
-        )
+        connection.execute(*mapping.patch([one for _, one in some], version, tenant=tenant))
         if connection.changes() < len(some):
             some = _with_version(connection, mapping, some, version=version)
         self._record(mapping, some, version)
@@ -101,9 +92,24 @@ class WriteBatch:
             self.outcomes[number] = committed
 
 
+def patch_alone(transaction: WriteTransaction, commit: Commit) -> Committed | None:
+    """Make a commit of one blind patch; None, with nothing done, where it must be decided."""
+    one = blind_patch(commit.writes[0]) if len(commit.writes) == 1 else None
+    if one is None:
+        return None
+    schema, version = one.group.schema, transaction.version + 1
+    statement = transaction.mappings[schema].patch([one], version, tenant=commit.tenant)
+    transaction.connection.execute(*statement)
+    if not transaction.connection.changes():
+        return None
+    transaction.version = version
+    transaction.touched.add(schema)
+    return Committed((version,))
+
+
 def _with_version(
-    connection: apsw.Connection, mapping: SqliteTable, some: list[Numbered[FencedPatch]], *, version: int
-) -> list[Numbered[FencedPatch]]:
+    connection: apsw.Connection, mapping: SqliteTable, some: list[Numbered[BlindPatch]], *, version: int
+) -> list[Numbered[BlindPatch]]:
     """Return the patches whose conditions held: no other row has this version."""
     sql = (
         f"SELECT {quote(KEY)} FROM {quote(mapping.table)} WHERE {quote(VERSION)} = ?"

@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Fence, Outcome, Write
+from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
 from holdfast.store.sqlite.statements import SqliteTable
-from holdfast.store.sqlite.write_batch import WriteBatch
+from holdfast.store.sqlite.write_batch import WriteBatch, patch_alone
 from holdfast.store.write_rules import Change, decide, needs_current
 
 PREFETCH_MIN: Final = 4
@@ -48,7 +48,11 @@ class WriteTransaction:
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Make each commit by itself; those that touch the same document in their order."""
         outcomes: dict[int, Outcome] = {}
-        if len(commits) != 1 or _is_fenced(commits[0]):
+        if len(commits) == 1:
+            patched = patch_alone(self, commits[0])
+            if patched is not None:
+                return [patched]
+        else:
             inserted = insert_commits(self, commits)
             if inserted is not None:
                 return inserted
@@ -130,8 +134,3 @@ class WriteTransaction:
                 self.connection.execute(items.delete_sql, (change.key,))
             if prepared is not None and (rows := items.rows(change.key, prepared.tenant, document=document)):
                 self.connection.executemany(items.insert_sql, rows)
-
-
-def _is_fenced(commit: Commit) -> bool:
-    """Whether batching pays for a commit that comes alone: a fenced patch is then made without a read."""
-    return len(commit.writes) == 1 and isinstance(commit.writes[0].expect, Fence)

@@ -1,4 +1,4 @@
-"""A fenced patch without a read ends as the same patch through `decide`, on both SQL engines."""
+"""A patch without a read ends as the same patch through `decide`, on both SQL engines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from holdfast.app import open_store
 from holdfast.model import Claim, Document, Index, Lifecycle, Retention, document
 from holdfast.store import (
+    ABSENT,
+    PRESENT,
     Committed,
     Fence,
     Increment,
@@ -26,7 +28,8 @@ from holdfast.store import (
     patch,
     put,
 )
-from holdfast.store.sql.fenced_patch import fenced_patch
+from holdfast.store.commit import Expect
+from holdfast.store.sql.blind_patch import PENDING_BYTES_MAX, blind_patch
 from holdfast.testing import ManualClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -64,11 +67,17 @@ class Parcel(Document, rename="camel"):
 @document("desks/{id}")
 class Desk(Document):
     id: str
+    notes: list[str] = []
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    url = request.getfixturevalue(f"{request.param}_url")
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
     opened = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
     await opened.migrate()
     await opened.commit(create(Desk(id="d")))
@@ -89,19 +98,30 @@ def codes(outcomes: list[Any]) -> list[str]:
 
 
 async def both_ways(
-    store: Store, changes: list[dict[str, Any]], *, tenant: str | None = None, fence: int = 1
+    store: Store,
+    changes: list[dict[str, Any]],
+    *,
+    tenant: str | None = None,
+    fence: int = 1,
+    expecting: str = "fence",
 ) -> tuple[Any, Any]:
     """Make the same changes twice: to `a` as they are, to `b` in a commit with a check, which reads."""
     handle = store.privileged() if tenant is None else store.tenant(tenant)
 
-    def writes(kind: str) -> list[list[Write]]:
-        return [
-            [patch(Parcel, f"{kind}{n:02}", changes=one, expect=Fence(fence))]
-            for n, one in enumerate(changes)
-        ]
+    async def expected(id: str) -> Expect:
+        found = await store.privileged().get(Parcel, id)
+        version = found.version if found else 1
+        return {
+            "fence": Fence(fence), "nothing": None, "a document": PRESENT, "its version": Version(version),
+            "another version": Version(version + 1),
+        }[expecting]  # fmt: skip
 
-    short = await handle.settle(writes("a"))
-    long = await handle.settle([[*one, check(Desk, "d")] for one in writes("b")])
+    async def writes(kind: str) -> list[list[Write]]:
+        keyed = [(f"{kind}{n:02}", one) for n, one in enumerate(changes)]
+        return [[patch(Parcel, id, changes=one, expect=await expected(id))] for id, one in keyed]
+
+    short = await handle.settle(await writes("a"))
+    long = await handle.settle([[*one, check(Desk, "d")] for one in await writes("b")])
     assert codes(short) == codes(long)
     docs = [await all_of(store, kind, len(changes)) for kind in "ab"]
     assert docs[0] == docs[1]
@@ -157,6 +177,22 @@ async def test_a_fenced_patch_ends_as_the_same_change_made_after_a_read(
     await both_ways(store, [changes] * 3, tenant=tenant)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("expecting", ["nothing", "a document", "its version", "another version"])
+@pytest.mark.parametrize("tenant", [None, "t", "other"])
+async def test_a_patch_without_a_fence_ends_as_the_same_change_made_after_a_read(
+    store: Store, tenant: str | None, expecting: str, count: int
+) -> None:
+    for round, changes in enumerate([*CHANGES.values(), {"owner": None, "tries": 3}, {"tries": 4}]):
+        if round % 4 == 0:
+            await store.privileged().settle([[delete(Parcel, id)] for id in ids(count)])
+            await out(store, ids(count), text="old")
+        await both_ways(store, [changes] * count, tenant=tenant, expecting=expecting)
+    await store.privileged().settle([[delete(Parcel, id)] for id in ids(count)])
+    outcomes, _ = await both_ways(store, [SETTLED] * count, tenant=tenant, expecting=expecting)
+    assert outcomes == ["not_found"] * count
+
+
 @pytest.mark.parametrize("count", SIZES)
 async def test_those_that_lost_their_claim_are_refused_and_the_others_are_committed(
     store: Store, count: int
@@ -171,6 +207,36 @@ async def test_those_that_lost_their_claim_are_refused_and_the_others_are_commit
     lost = 2 if count > 2 else 1
     assert outcomes.count("lease_lost") == lost
     assert sum(doc is not None and doc.status == "there" for doc in docs) == count - lost
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_patches_of_the_same_and_of_other_fields_are_merged(store: Store, count: int) -> None:
+    await out(store, ids(count), text="old")
+    rounds: list[dict[str, Any]] = [
+        {"tries": 1, "owner": "x"}, {"tries": 2}, {"owner": None}, {"words": ["a", "b"], "tries": 3},
+        {"text": "new"}, {"words": []}, {"text": "'\"\\ż👩", "owner": "y"},
+    ]  # fmt: skip
+    for changes in rounds:
+        outcomes, docs = await both_ways(store, [changes] * count, expecting="nothing")
+        assert outcomes == ["committed"] * count
+        assert all(getattr(docs[0], name) == value for name, value in changes.items())
+
+
+async def test_a_patch_that_became_long_is_folded_into_the_document(store: Store, url: str) -> None:
+    await out(store, ids(1))
+    for number in range(80):
+        fields: dict[str, Any] = {"tries": number, "text": "x" * 300, "words": [f"{number}" * 100]}
+        name = list(fields)[number % 3]
+        await both_ways(store, [{name: fields[name]}], expecting="nothing")
+    assert len(await _patch_text(url)) <= 2 * PENDING_BYTES_MAX
+    await both_ways(store, [{"text": "x" * (PENDING_BYTES_MAX + 1)}], expecting="nothing")
+    assert await _patch_text(url) == ""
+
+
+async def _patch_text(url: str) -> str:
+    """The stored patch of `a00`, read past the store."""
+    [[text]] = await _execute(url, "SELECT CAST(_patch AS TEXT) FROM parcels WHERE _key = 'a00'")
+    return text or ""
 
 
 async def test_a_second_fenced_patch_is_merged_over_the_first(store: Store) -> None:
@@ -234,15 +300,63 @@ async def test_new_documents_in_one_go_are_refused_one_by_one(store: Store) -> N
     assert codes(refused) == ["wrong_tenant"] * 5
 
 
-def test_only_plain_changes_under_a_fence_are_fenced_patches() -> None:
-    def is_fenced_patch(changes: dict[str, Any], expect: Any) -> bool:
-        return fenced_patch(patch(Parcel, "x", changes=changes, expect=expect)) is not None
-
-    assert is_fenced_patch(SETTLED, Fence(1))
-    assert not is_fenced_patch(SETTLED, Version(1))
-    assert not is_fenced_patch(SETTLED, None)
-    plain = {name for name, changes in CHANGES.items() if is_fenced_patch(changes, Fence(1))}
+@pytest.mark.parametrize("expect", [Fence(1), Version(1), PRESENT, None], ids=repr)
+def test_only_plain_changes_are_blind_patches(expect: Expect) -> None:
+    plain = {name for name, changes in CHANGES.items() if is_blind(Parcel, changes, expect)}
     assert plain == {"settled", "given back", "one field", "in another zone"}
+
+
+def test_what_no_row_can_meet_is_decided() -> None:
+    expectations: list[Any] = [ABSENT, Fence(2**63), Version(2**63), Version("1")]  # type: ignore[arg-type]
+    assert not any(is_blind(Parcel, SETTLED, expect) for expect in expectations)
+    assert not is_blind(Desk, {"notes": ["x"]}, Fence(1)), "no claim, so no fence"
+
+
+def test_a_declaration_that_must_see_the_document_is_decided() -> None:
+    @document("checked/{id}")
+    class Checked(Document):
+        id: str
+        low: int = 0
+        high: int = 0
+
+        def __post_init__(self) -> None:
+            if self.low > self.high:
+                raise ValueError("low is above high")
+
+    @document("arrays/{id}")
+    class Array(Document, array_like=True):
+        id: str
+        number: int = 0
+
+    @document("tables/{id}", all_columns=True)
+    class Shown(Document):
+        id: str
+        number: int = 0
+
+    assert not is_blind(Checked, {"low": 1})
+    assert not is_blind(Array, {"number": 1})
+    assert not is_blind(Shown, {"number": 1})
+    assert is_blind(Desk, {"notes": []})
+
+
+def is_blind(cls: type[Document], changes: dict[str, Any], expect: Expect = None) -> bool:
+    return blind_patch(patch(cls, "x", changes=changes, expect=expect)) is not None
+
+
+async def test_a_patch_is_one_statement_on_sqlite_beside_those_of_any_commit(
+    sqlite_url: str, statements: list[str]
+) -> None:
+    store = await open_store(sqlite_url, [Parcel, Desk])
+    await store.migrate()
+    await store.settle([[create(Desk(id=f"d{n:02}"))] for n in range(50)])
+    for count, patched in ((1, 1), (1, 1), (50, 2), (50, 2)):
+        statements.clear()
+        writes = [[patch(Desk, f"d{n:02}", changes={"notes": ["x"]})] for n in range(count)]
+        assert codes(await store.settle(writes)) == ["committed"] * count
+        touching = [sql for sql in statements if '"desks"' in sql]
+        assert [sql.split()[0] for sql in touching] == ["UPDATE"] * patched
+        assert len(statements) - len(touching) <= 4, statements
+    await store.close()
 
 
 async def test_the_row_keeps_its_json_and_has_the_patch_next_to_it(sqlite_url: str) -> None:
@@ -258,28 +372,25 @@ async def test_the_row_keeps_its_json_and_has_the_patch_next_to_it(sqlite_url: s
     connection.close()
 
 
-async def _drop_column(url: str) -> None:
-    sql = "DROP VIEW view_parcels; ALTER TABLE parcels DROP COLUMN _patch"
+async def _execute(url: str, sql: str) -> list[tuple[Any, ...]]:
     if url.startswith("sqlite"):
         connection = apsw.Connection(url.removeprefix("sqlite:///"))
-        connection.execute(sql)
+        rows = connection.execute(sql).fetchall()
         connection.close()
-    else:
-        server = await asyncpg.connect(url)
-        await server.execute(sql)
-        await server.close()
+        return rows
+    server = await asyncpg.connect(url)
+    rows = [tuple(row) for row in await server.fetch(sql)]
+    await server.close()
+    return rows
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_a_store_without_the_patch_column_takes_fenced_patches_after_migrating(
-    request: pytest.FixtureRequest, engine: str
-) -> None:
-    url = request.getfixturevalue(f"{engine}_url")
+async def test_a_store_without_the_patch_column_takes_patches_after_migrating(url: str) -> None:
     store = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
     await store.migrate()
     await out(store, ids(2), text="old")
     await store.close()
-    await _drop_column(url)
+    await _execute(url, "DROP VIEW view_parcels")
+    await _execute(url, "ALTER TABLE parcels DROP COLUMN _patch")
     store = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
     assert await store.diff() == ["add column parcels._patch", "create view view_parcels"]
     await store.migrate()
