@@ -218,6 +218,13 @@ class Store:
             raise outcome
         return outcome
 
+    def start_commit(self, *writes: Write) -> asyncio.Future[list[Outcome]]:
+        """Start a commit for a caller that is no coroutine; the result has its one outcome.
+
+        Cancelled, the future tells nothing more, and the commit is made or not.
+        """
+        return asyncio.ensure_future(self.engine.commit(self._commits((writes,))))
+
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
         return await self.engine.commit(self._commits(commits))

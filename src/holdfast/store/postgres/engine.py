@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.model.schema import Schema
@@ -68,12 +68,13 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         text, values = statement
         return read(await self._pool.read(lambda connection: connection.fetch(text, *values)))
 
-    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         if not self._writers:
             self._start_writers()
         size = _size(commits)
-        if size <= WRITES_PER_BATCH:
-            return await self._queue.put(commits, size)
+        return self._queue.put(commits, size) if size <= WRITES_PER_BATCH else self._commit_parts(commits)
+
+    async def _commit_parts(self, commits: Sequence[Commit]) -> list[Outcome]:
         parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
         return [outcome for part in parts for outcome in part]
 
