@@ -73,6 +73,7 @@ class Store:
         self.clock: Clock = clock or SystemClock()
         self.tenant_id = tenant
         self._privileged = privileged
+        self._writable: set[Schema[Any]] = set()  # the collections that this handle was found to reach
 
     @property
     def capabilities(self) -> Capabilities:
@@ -411,9 +412,9 @@ class Store:
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:
-        """Check the commits of one call; each collection once, as a call has hundreds of writes to it."""
-        known: set[Schema[Any]] = set()
-        writes_max, tenant, checked = self.engine.capabilities.writes_max, self.tenant_id, []
+        """Check the commits of one call; each collection once, as a handle has many writes to it."""
+        known, writes_max = self._writable, self.engine.capabilities.writes_max
+        tenant, checked = self.tenant_id, []
         for writes in commits:
             try:
                 schemas = [write.schema for write in writes]
