@@ -42,6 +42,8 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _HUNG_UP: Final = "the sender hung up before the body was whole"
+_NAMES_MAX: Final = 1_000
+_NAME_BYTES_MAX: Final = 64
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
@@ -225,9 +227,22 @@ def request_id_in(headers: RawHeaders) -> str:
     return ulid()
 
 
+class _HeaderNames(dict[bytes, str]):
+    """Names as text; each of the usual ones is decoded once."""
+
+    def __missing__(self, name: bytes) -> str:
+        text = name.decode("latin-1")
+        if len(self) < _NAMES_MAX and len(name) <= _NAME_BYTES_MAX:  # whoever sends them is not known yet
+            self[name] = text
+        return text
+
+
+_header_names: Final = _HeaderNames()
+
+
 def header_map(headers: RawHeaders) -> Mapping[str, str]:
     """Headers by name, as a verifier takes them."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    return {_header_names[name]: value.decode("latin-1") for name, value in headers}
 
 
 def _told(request_id: str) -> tuple[bytes, bytes]:

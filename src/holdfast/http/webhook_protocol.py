@@ -119,7 +119,7 @@ class WebhookProtocol(SlowClientProtocol):
         pending.committing.add_done_callback(partial(self._committed, cycle, pending))
 
     def _committed(self, cycle: WebhookCycle, pending: PendingReceipt, _: object) -> None:
-        self.tasks.discard(pending.committing)  # type: ignore[arg-type]
+        self.tasks.discard(pending.committing)
         try:
             response = cycle.ingest.finish(pending, cycle.raw)
         except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class WebhookProtocol(SlowClientProtocol):
 
     def _respond_by_task(self, cycle: WebhookCycle, responding: Coroutine[Any, Any, WebhookResponse]) -> None:
         task = self.loop.create_task(responding)
-        self.tasks.add(task)
+        self.tasks.add(task)  # type: ignore[arg-type]
         task.add_done_callback(partial(self._responded, cycle))
 
     def _responded(self, cycle: WebhookCycle, task: asyncio.Task[WebhookResponse]) -> None:

@@ -92,7 +92,7 @@ class PendingReceipt:
         finally:
             if self._reserved is not None:
                 _tell(self._reserved, stored=stored)
-        if not stored and not isinstance(outcome, AlreadyExistsError):
+        if not isinstance(outcome, (Committed, AlreadyExistsError)):
             raise outcome
         return Receipt(self._item_id, duplicate=not stored)
 
