@@ -224,7 +224,8 @@ class Store:
 
         Cancelled, the future tells nothing more, and the commit is made or not.
         """
-        return asyncio.ensure_future(self.engine.commit(self._commits((writes,))))
+        committing = self.engine.commit(self._commits((writes,)))
+        return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
