@@ -9,7 +9,7 @@ import os
 import random
 import re
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ import msgspec
 import pytest
 from prometheus_client import generate_latest
 
+from holdfast.errors import OutcomeUnknownError, StoreUnavailableError
 from holdfast.http.ingest import Ingest
 from holdfast.http.slow_clients import SlowClientProtocol, drop_slow
 from holdfast.kit.inbox import InboxItem
-from holdfast.store import Query
+from holdfast.model import schema_of
+from holdfast.store import Committed, Query
+from holdfast.store.commit import Commit, Outcome
 from holdfast.testing import ManualClock
 from tests.http.bed import SECRET, Bed, serving
-from tests.kit.eventually import until_found
+from tests.kit.eventually import until, until_found
 
 PATH = "/echo-chamber/webhook"
 OTHER_TARGETS = [f"{PATH}?a=1", f"{PATH}/", f"http://a{PATH}", "/echo%2Dchamber/webhook", "/echo-chamber"]
@@ -164,25 +167,190 @@ async def test_past_the_backlog_both_ways_refuse_alike(tmp_path: Path) -> None:
         assert b"retry-after: 10" in answers[0]
 
 
-async def test_a_small_webhook_takes_one_task_and_no_asgi(
-    tmp_path: Path, asgi_requests: list[Ingest]
-) -> None:
+@contextlib.contextmanager
+def _counted_tasks() -> Iterator[list[str]]:
+    """The names of the tasks that are made meanwhile."""
+    loop, tasks = asyncio.get_running_loop(), list[str]()
+
+    def create_task(loop: asyncio.AbstractEventLoop, task: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        tasks.append(task.__qualname__)
+        return asyncio.Task(task, loop=loop, **kwargs)
+
+    loop.set_task_factory(create_task)
+    yield tasks
+    loop.set_task_factory(None)
+
+
+async def test_a_small_webhook_takes_no_task_and_no_asgi(tmp_path: Path, asgi_requests: list[Ingest]) -> None:
     async with serving(tmp_path) as bed:
         sender = _request(name="one") + _request(name="two", connection="close")
         first, _, rest = sender.partition(b"hello")
-        loop, tasks = asyncio.get_running_loop(), list[str]()
-
-        def create_task(loop: asyncio.AbstractEventLoop, task: Any, **kwargs: Any) -> asyncio.Task[Any]:
-            tasks.append(task.__qualname__)
-            return asyncio.Task(task, loop=loop, **kwargs)
-
-        loop.set_task_factory(create_task)
-        answer = await _exchange(bed, [first, b"hello", rest])
-        loop.set_task_factory(None)
+        with _counted_tasks() as tasks:
+            answer = await _exchange(bed, [first, b"hello", rest])
         assert answer.count(b"HTTP/1.1 202 Accepted\r\n") == 2
         # The second came before the first was answered, so it waited its turn in the server beneath.
         assert len(asgi_requests) <= 1
-        assert tasks.count("WebhookProtocol._take_in") == 2 - len(asgi_requests)
+        assert tasks.count("RequestResponseCycle.run_asgi") == len(asgi_requests)
+        assert set(tasks) <= {"RequestResponseCycle.run_asgi", "Backpressure._count"}
+
+
+async def test_each_webhook_of_a_connection_is_one_commit_and_one_future(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as bed:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+        engine, tracked = bed.runtime.store.engine, list[asyncio.Future[Any]]()
+        commit = engine.commit
+
+        def committing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
+            made = commit(commits)
+            assert isinstance(made, asyncio.Future)
+            assert not isinstance(made, asyncio.Task)
+            tracked.append(made)
+            return made
+
+        monkeypatch.setattr(engine, "commit", committing)
+        with _counted_tasks() as tasks:
+            for number in range(10):
+                writer.write(_request(name=f"m{number}"))
+                async with asyncio.timeout(30):
+                    assert (await reader.readuntil(b'kept"}')).startswith(b"HTTP/1.1 202 ")
+        writer.close()
+        assert len(tracked) == 10
+        assert set(tasks) <= {"Backpressure._count"}
+
+
+def _engine_with(bed: Bed, monkeypatch: pytest.MonkeyPatch, commit: Callable[[], Awaitable[Any]]) -> None:
+    """Let messages be committed so, and everything else as ever."""
+    engine = bed.runtime.store.engine
+    usual = engine.commit
+
+    def committing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
+        is_message = commits[0].writes[0].schema is schema_of(InboxItem)
+        return commit() if is_message else usual(commits)
+
+    monkeypatch.setattr(engine, "commit", committing)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (StoreUnavailableError("the disk is full", after_s=30), 503),
+        (OutcomeUnknownError("the writer ended"), 503),
+        (ZeroDivisionError("a bug"), 500),
+        (TimeoutError("not the time limit's"), 500),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.parametrize("when", ["at once", "by the future", "as the outcome"])
+async def test_a_commit_that_fails_is_answered_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, when: str
+) -> None:
+    def commit() -> Awaitable[Any]:
+        if when == "at once":
+            raise fault
+        made = asyncio.get_running_loop().create_future()
+        if when == "by the future":
+            made.set_exception(fault)
+        else:
+            made.set_result([fault])
+        return made
+
+    async with _both_ways(tmp_path) as beds:
+        answers = []
+        for bed in beds:
+            with monkeypatch.context() as patched:
+                _engine_with(bed, patched, commit)
+                answers.append(await _exchange(bed, [_request(name="m1", connection="close")]))
+            assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+        assert answers[0] == answers[1]
+        assert int(answers[0].split(b" ")[1]) == status
+        assert _figures(beds[0]) == _figures(beds[1])
+
+
+async def test_a_commit_that_takes_too_long_is_answered_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _both_ways(tmp_path, limits={"request_s": 0.2}) as beds:
+        answers, commits = [], list[asyncio.Future[Any]]()
+        for bed in beds:
+            with monkeypatch.context() as patched:
+
+                def never() -> Awaitable[Any]:
+                    commits.append(asyncio.get_running_loop().create_future())
+                    return commits[-1]
+
+                _engine_with(bed, patched, never)
+                answers.append(await _exchange(bed, [_request(name="m1", connection="close")]))
+            ingest = bed.surface.webhooks[PATH]
+            assert (ingest._backpressure._at_work, len(ingest._deadlines._deadlines)) == (0, 0)
+        assert [one.cancelled() for one in commits] == [True, True]
+        assert answers[0].startswith(b"HTTP/1.1 504 ")
+        assert answers[0] == answers[1]
+        assert _figures(beds[0]) == _figures(beds[1])
+
+
+async def test_a_server_that_stops_waits_for_a_commit_and_closes_what_it_waits_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, answered in enumerate([True, False]):
+        (tmp_path / str(number)).mkdir()
+        under_way, commits = asyncio.Event(), list[asyncio.Future[Any]]()
+
+        def commit(under_way: asyncio.Event = under_way, commits: Any = commits) -> Awaitable[Any]:
+            commits.append(asyncio.get_running_loop().create_future())
+            under_way.set()
+            return commits[-1]  # type: ignore[no-any-return]
+
+        monkeypatch.setattr("holdfast.server._GRACE_S", 5 if answered else 0.1)
+        with monkeypatch.context() as patched:
+            async with serving(tmp_path / str(number)) as bed:
+                _engine_with(bed, patched, commit)
+                sending = asyncio.create_task(_exchange(bed, [_request(name="m1")]))
+                await under_way.wait()
+                if answered:
+                    asyncio.get_running_loop().call_later(0.05, commits[0].set_result, [Committed((1,))])
+            assert (await sending).startswith(b"HTTP/1.1 202 ") is answered
+            assert commits[0].cancelled() is not answered
+
+
+async def test_a_message_is_stored_although_its_sender_hung_up_meanwhile(
+    tmp_path: Path, made: set[SlowClientProtocol], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as bed:
+        engine, going, go_on = bed.runtime.store.engine, asyncio.Event(), asyncio.Event()
+        commit = engine.commit
+
+        async def late(commits: Sequence[Commit]) -> list[Outcome]:
+            going.set()
+            await go_on.wait()
+            return await commit(commits)
+
+        monkeypatch.setattr(engine, "commit", late)
+        _, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+        writer.write(_request(name="gone"))
+        await going.wait()
+        writer.transport.abort()
+        (connection,) = made
+        await until(lambda: connection not in connection.connections)
+        go_on.set()
+        await until(lambda: not connection.tasks)
+        assert [one["messageId"] for one in await _documents(bed)] == ["gone"]
+        assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+
+
+async def test_a_message_that_must_wait_for_a_place_gets_its_answer_when_it_had_one(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, limits={"webhook_concurrency": 1}) as bed:
+        backpressure = bed.surface.webhooks[PATH]._backpressure
+        assert backpressure.enter_at_once()
+        with _counted_tasks() as tasks:
+            sending = asyncio.create_task(_exchange(bed, [_request(name="m1", connection="close")]))
+            await until(lambda: len(backpressure._queue) == 1)
+            backpressure.leave()
+            assert (await sending).startswith(b"HTTP/1.1 202 ")
+        assert "Ingest._respond" in tasks
 
 
 @pytest.mark.parametrize("sent", [b"", b"hel"], ids=["nothing", "a part"])

@@ -49,12 +49,21 @@ class Backpressure:
     async def __aenter__(self) -> None:
         """Take one of the places; raises RetryLaterError past a bound."""
         self.raise_if_full()
-        if not self._queue and self._has_place():
-            self._at_work += 1
-        else:
+        if not self.enter_at_once():
             await self._wait_for_place()
 
     async def __aexit__(self, *_: object) -> None:
+        self.leave()
+
+    def enter_at_once(self) -> bool:
+        """Take one of the places, where one is free and nobody waits; whether it did."""
+        if self._queue or not self._has_place():
+            return False
+        self._at_work += 1
+        return True
+
+    def leave(self) -> None:
+        """Give the place back."""
         self._at_work -= 1
         self._admit()
         self._count_again()

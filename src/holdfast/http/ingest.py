@@ -22,7 +22,7 @@ from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.http.time_limit import DeadlineTimer
 from holdfast.ids import ulid
-from holdfast.kit.inbox import Inbox, Receipt
+from holdfast.kit.inbox import Inbox, PendingReceipt, Receipt
 from holdfast.service import Webhook
 from holdfast.web import retry_after
 
@@ -42,6 +42,8 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _HUNG_UP: Final = "the sender hung up before the body was whole"
+_NAMES_MAX: Final = 1_000
+_NAME_BYTES_MAX: Final = 64
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
@@ -97,24 +99,60 @@ class Ingest:
         """Take a message in whose body is whole and small, and give the answer."""
         return self._respond(raw, self._store(headers, body))
 
+    def begin(
+        self, headers: Mapping[str, str], body: bytes, loop: asyncio.AbstractEventLoop
+    ) -> PendingReceipt | None:
+        """Begin what `respond` does without a coroutine, or raise what refuses the message.
+
+        None where more than a commit must be waited for. `finish` must be called when the commit is done.
+        """
+        self._backpressure.raise_if_full()
+        self._check_size(body)
+        if not self._backpressure.enter_at_once():
+            return None
+        pending = None
+        try:
+            pending = self._inbox.begin(self.hook.source, headers, body)
+        finally:
+            if pending is None:
+                self._backpressure.leave()
+        if pending is not None:
+            self._deadlines.add(pending.committing, loop)
+        return pending
+
+    def finish(self, pending: PendingReceipt, raw: RawHeaders) -> WebhookResponse:
+        """Return the answer to a message that `begin` began, or raise what refused it.
+
+        A commit that somebody else cancelled raises CancelledError.
+        """
+        in_time = self._deadlines.remove(pending.committing)
+        self._backpressure.leave()
+        try:
+            received = pending.receipt()
+        except asyncio.CancelledError:
+            if in_time:
+                raise
+            return self._too_late(raw)
+        return self._duplicate if received.duplicate else self._stored
+
     async def _respond(self, raw: RawHeaders, receiving: Coroutine[Any, Any, Receipt]) -> WebhookResponse:
         limit = self._deadlines.limit()
         try:
             self._backpressure.raise_if_full()
             with limit:
                 received = await receiving
-        except HoldfastError as fault:
-            receiving.close()
-            return await self._refuse(fault, request_id_in(raw))
         except Exception as fault:
-            id = request_id_in(raw)
+            receiving.close()
             if isinstance(fault, TimeoutError) and limit.expired:
-                log.warning("webhook timed out", path=self.path, request_id=id)
-                late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
-                return WebhookResponse(504, late, (_told(id), (b"retry-after", b"1")))
-            log.error("webhook failed", path=self.path, request_id=id, exc_info=fault)
-            return WebhookResponse(500, encode_error(internal(id), self._errors), (_told(id),))
+                return self._too_late(raw)
+            return await self.refuse(fault, raw)
         return self._duplicate if received.duplicate else self._stored
+
+    def _too_late(self, raw: RawHeaders) -> WebhookResponse:
+        id = request_id_in(raw)
+        log.warning("webhook timed out", path=self.path, request_id=id)
+        late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
+        return WebhookResponse(504, late, (_told(id), (b"retry-after", b"1")))
 
     async def _receive(self, headers: Mapping[str, str], receive: Receive) -> Receipt:
         message = await receive()
@@ -127,11 +165,14 @@ class Ingest:
             return await self._store(headers, body)
 
     async def _store(self, headers: Mapping[str, str], body: bytes) -> Receipt:
-        source = self.hook.source
-        if len(body) > source.body_bytes_max:
-            raise TooLargeError(f"a body takes at most {source.body_bytes_max:,} bytes")
+        self._check_size(body)
         async with self._backpressure:
-            return await self._inbox.receive(source, headers, body)
+            return await self._inbox.receive(self.hook.source, headers, body)
+
+    def _check_size(self, body: bytes) -> None:
+        bytes_max = self.hook.source.body_bytes_max
+        if len(body) > bytes_max:
+            raise TooLargeError(f"a body takes at most {bytes_max:,} bytes")
 
     async def _whole_body(
         self, message: Message, receive: Receive, *, headers: Mapping[str, str], places: AsyncExitStack
@@ -154,7 +195,12 @@ class Ingest:
         whole.truncate()
         return whole.getvalue()
 
-    async def _refuse(self, fault: HoldfastError, id: str) -> WebhookResponse:
+    async def refuse(self, fault: Exception, raw: RawHeaders) -> WebhookResponse:
+        """Return the answer to a message that was not stored; one to come again later may wait."""
+        id = request_id_in(raw)
+        if not isinstance(fault, HoldfastError):
+            log.error("webhook failed", path=self.path, request_id=id, exc_info=fault)
+            return WebhookResponse(500, encode_error(internal(id), self._errors), (_told(id),))
         if isinstance(fault, NotOursError):
             # A refusal would only make the provider send it again.
             return WebhookResponse(200, _IGNORED)
@@ -181,9 +227,22 @@ def request_id_in(headers: RawHeaders) -> str:
     return ulid()
 
 
+class _HeaderNames(dict[bytes, str]):
+    """Names as text; each of the usual ones is decoded once."""
+
+    def __missing__(self, name: bytes) -> str:
+        text = name.decode("latin-1")
+        if len(self) < _NAMES_MAX and len(name) <= _NAME_BYTES_MAX:  # whoever sends them is not known yet
+            self[name] = text
+        return text
+
+
+_header_names: Final = _HeaderNames()
+
+
 def header_map(headers: RawHeaders) -> Mapping[str, str]:
     """Headers by name, as a verifier takes them."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    return {_header_names[name]: value.decode("latin-1") for name, value in headers}
 
 
 def _told(request_id: str) -> tuple[bytes, bytes]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.registry import Collector
 
+from holdfast.http.request_figures import RequestFigures
 from holdfast.kit.cache import CacheStats
 from holdfast.kit.channels.alarm import earliest_expiration_s
 from holdfast.kit.outbox import DispatcherStatus
@@ -16,7 +17,6 @@ from holdfast.runtime import DEPTH_MAX, Runtime
 from holdfast.store.io_counters import IO_COUNTERS
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
-_LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
@@ -27,15 +27,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "holdfast_http_requests", "Requests answered.", ("method", "route", "status"),
-            registry=self.registry,
-        )  # fmt: skip
-        self._latency = Histogram(
-            "holdfast_http_request_seconds", "Time to the end of an answer.", ("method", "route"),
-            buckets=_LATENCIES_S, registry=self.registry,
-        )  # fmt: skip
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        requests = RequestFigures()
+        self.registry.register(requests)
+        self.answered = requests.answered
         self._running = self._gauge("holdfast_loop_running", "1 while the loop runs.", "loop")
         self._restarts = self._gauge("holdfast_loop_restarts", "How often the loop fell over.", "loop")
         self._turned = self._gauge(
@@ -89,15 +83,6 @@ class Metrics:
     def watch(self, collector: Collector) -> None:
         """Show a service's own figures besides."""
         self.registry.register(collector)
-
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        # Remembered: looking a series up by its labels costs more than counting does.
-        series = self._series.get((method, route, status))
-        if series is None:
-            counter = self._requests.labels(method, route, str(status))
-            series = self._series[method, route, status] = (counter, self._latency.labels(method, route))
-        series[0].inc()
-        series[1].observe(seconds)
 
     async def text(self, runtime: Runtime) -> bytes:
         for loop in runtime.supervisor.status():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 _KEY: Final = "time_limit"
 
@@ -20,15 +20,21 @@ def allow_time(scope: Any, seconds: float | None) -> None:
         limit.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
 
+class Cancellable(Protocol):
+    """A future, or another thing that ends early."""
+
+    def cancel(self) -> object: ...
+
+
 class DeadlineTimer:
-    """Gives many tasks the same time each, with one timer for all instead of one for each.
+    """Gives many tasks or futures the same time each, with one timer for all instead of one for each.
 
     Example: `with DeadlineTimer(30).limit() as limit: ...` raises TimeoutError, and `limit.expired` is True.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._deadlines: dict[Deadline, float] = {}  # in the order they expire
+        self._deadlines: dict[Cancellable, float] = {}  # in the order they expire
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self) -> Deadline:
@@ -37,24 +43,24 @@ class DeadlineTimer:
         assert task is not None
         return Deadline(self, task)
 
-    def add(self, deadline: Deadline) -> None:
-        loop = deadline.task.get_loop()
-        self._deadlines[deadline] = at_s = loop.time() + self._seconds
+    def add(self, limited: Cancellable, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel it when its time is up, unless it is removed before."""
+        self._deadlines[limited] = at_s = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_at(at_s, self._expire, loop)
 
-    def remove(self, deadline: Deadline) -> bool:
+    def remove(self, limited: Cancellable) -> bool:
         """Whether it had not expired yet."""
-        return self._deadlines.pop(deadline, None) is not None
+        return self._deadlines.pop(limited, None) is not None
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         now_s, self._timer = loop.time(), None
-        for deadline, at_s in list(self._deadlines.items()):
+        for limited, at_s in list(self._deadlines.items()):
             if at_s > now_s:
                 self._timer = loop.call_at(at_s, self._expire, loop)
                 return
-            del self._deadlines[deadline]
-            deadline.task.cancel()
+            del self._deadlines[limited]
+            limited.cancel()
 
 
 class Deadline:
@@ -67,8 +73,11 @@ class Deadline:
 
     def __enter__(self) -> Deadline:
         self._cancelling = self.task.cancelling()
-        self._timer.add(self)
+        self._timer.add(self, self.task.get_loop())
         return self
+
+    def cancel(self) -> None:
+        self.task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, _: object) -> None:
         self.expired = not self._timer.remove(self)

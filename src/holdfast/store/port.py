@@ -6,7 +6,7 @@ tenants named. It stores, queries, claims and notifies; the write rules are not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -122,8 +122,11 @@ class Engine(Protocol):
         A row has the values, the number of documents, and the sum of `of` (0 of nothing).
         """
 
-    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Make each commit, atomically and by itself, in the order given; durable when this returns."""
+    def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
+        """Make each commit, atomically and by itself, in the order given; durable when it was awaited.
+
+        An engine that returns a future has begun: a caller without a coroutine then needs none for this.
+        """
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence due documents, each to one caller at a time, earliest first."""

@@ -73,6 +73,7 @@ class Store:
         self.clock: Clock = clock or SystemClock()
         self.tenant_id = tenant
         self._privileged = privileged
+        self._writable: set[Schema[Any]] = set()  # the collections that this handle was found to reach
 
     @property
     def capabilities(self) -> Capabilities:
@@ -217,6 +218,14 @@ class Store:
         if isinstance(outcome, HoldfastError):
             raise outcome
         return outcome
+
+    def start_commit(self, *writes: Write) -> asyncio.Future[list[Outcome]]:
+        """Start a commit for a caller that is no coroutine; the result has its one outcome.
+
+        Cancelled, the future tells nothing more, and the commit is made or not.
+        """
+        committing = self.engine.commit(self._commits((writes,)))
+        return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
@@ -404,9 +413,9 @@ class Store:
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:
-        """Check the commits of one call; each collection once, as a call has hundreds of writes to it."""
-        known: set[Schema[Any]] = set()
-        writes_max, tenant, checked = self.engine.capabilities.writes_max, self.tenant_id, []
+        """Check the commits of one call; each collection once, as a handle has many writes to it."""
+        known, writes_max = self._writable, self.engine.capabilities.writes_max
+        tenant, checked = self.tenant_id, []
         for writes in commits:
             try:
                 schemas = [write.schema for write in writes]

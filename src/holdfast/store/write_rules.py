@@ -65,20 +65,34 @@ def needs_current(write: Write) -> bool:
 def decide(write: Write, current: Current | None, *, commit: Commit) -> Change | None:
     """Return the change that one write makes, or raise the error that refuses its commit. Pure."""
     schema, tenant = write.schema, commit.tenant
-    if write.prepared is not None and tenant is not None and write.prepared.tenant not in (None, tenant):
-        raise WrongTenantError(f"{schema.name}: the document is another tenant's; use that tenant's handle")
+    if write.kind == "create":
+        # First, because an engine may find an id taken only when it inserts.
+        check_create(write, commit)
+    else:
+        _check_tenant(write, tenant)
     visible = current
     if current is not None and tenant is not None and current.tenant not in (None, tenant):
         visible = None
-    if write.kind == "create" and not commit.restoring:
-        # First, because an engine may find an id taken only when it inserts.
-        _check_start(write)
     _check_expectation(write, current, visible)
     if commit.restoring and write.kind in ("create", "put"):
         return Change("insert", schema, write.key, write.prepared, blind=write.kind == "put")
     if (commit.expiring or commit.restoring) and write.kind == "delete" and visible is not None:
         return Change("delete", schema, write.key)
     return _DECISIONS[write.kind](write, visible)
+
+
+def check_create(write: Write, commit: Commit) -> None:
+    """Raise what refuses a create wherever its id is free: all that `decide` has to say of one then."""
+    _check_tenant(write, commit.tenant)
+    if not commit.restoring:
+        _check_start(write)
+
+
+def _check_tenant(write: Write, tenant: str | None) -> None:
+    if tenant is not None and write.prepared is not None and write.prepared.tenant not in (None, tenant):
+        raise WrongTenantError(
+            f"{write.schema.name}: the document is another tenant's; use that tenant's handle"
+        )
 
 
 def _check_expectation(write: Write, current: Current | None, visible: Current | None) -> None:

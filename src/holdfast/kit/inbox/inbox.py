@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,7 +26,8 @@ from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, s
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.kit.inbox.worker import InboxWorker
-from holdfast.store import Query, Store, Transaction, Write, create, patch
+from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
+from holdfast.store.commit import Outcome
 from holdfast.webhook_verifier import Verified, Verifier
 
 BODY_BYTES_USUAL: Final = 1_000_000
@@ -71,6 +73,30 @@ class Receipt(msgspec.Struct, frozen=True):
     duplicate: bool
 
 
+class PendingReceipt:
+    """A message whose commit is under way; `receipt` can be had once, when `committing` is done."""
+
+    __slots__ = ("_item_id", "_reserved", "committing")
+
+    def __init__(
+        self, item_id: str, committing: asyncio.Future[list[Outcome]], reserved: asyncio.Future[None] | None
+    ) -> None:
+        self._item_id, self.committing, self._reserved = item_id, committing, reserved
+
+    def receipt(self) -> Receipt:
+        """Return the receipt, or raise what refused the commit; the worker that reserved the item is told."""
+        stored = False
+        try:
+            (outcome,) = self.committing.result()
+            stored = isinstance(outcome, Committed)
+        finally:
+            if self._reserved is not None:
+                _tell(self._reserved, stored=stored)
+        if not isinstance(outcome, (Committed, AlreadyExistsError)):
+            raise outcome
+        return Receipt(self._item_id, duplicate=not stored)
+
+
 class Inbox:
     """Receives messages. `receive` returns once the message is durable: then answer 2xx.
 
@@ -98,11 +124,29 @@ class Inbox:
         with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
 
+    def begin(self, source: Source, headers: Mapping[str, str], body: bytes) -> PendingReceipt | None:
+        """Begin to receive a message, for a caller that is no coroutine.
+
+        None where more than its commit must be waited for, which takes `receive`: to find its tenant or
+        whether it is meant for this source, to give it a place in a queue, to store a large body; or for the
+        end of a span.
+        """
+        if tracing.on or source.ordered or source.tenant_of is not None or len(body) > INLINE_BYTES_MAX:
+            return None
+        _check_size(source, body)
+        now = self._clock.now()
+        try:
+            verified = source.verifier.verify(headers, body, now)
+        except UnverifiedError:
+            if source.is_ours is not None:
+                return None
+            raise
+        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers)
+        item.body, item.body_bytes = body, len(body)
+        return self._begin_due(item)
+
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
-        if len(body) > source.body_bytes_max:
-            raise TooLargeError(
-                f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}"
-            )
+        _check_size(source, body)
         now = self._clock.now()
         try:
             verified = source.verifier.verify(headers, body, now)
@@ -114,13 +158,14 @@ class Inbox:
         item = _item(source, verified, tenant_id=tenant_id or source.tenant_id, now=now, headers=headers)
         item.trace = trace
         try:
-            await self._store_item(item, body)
+            receipt = await self._store_item(item, body)
         except AlreadyExistsError:
+            receipt = Receipt(_item_id(item.source, item.message_id), duplicate=True)
+        if receipt.duplicate:
             await discard_body(self._store, item)
-            return Receipt(_item_id(item.source, item.message_id), duplicate=True)
-        return Receipt(item.id, duplicate=False)
+        return receipt
 
-    async def _store_item(self, item: InboxItem, body: bytes) -> None:
+    async def _store_item(self, item: InboxItem, body: bytes) -> Receipt:
         chunks: list[Write] = []
         if len(body) <= INLINE_BYTES_MAX:
             item.body, item.body_bytes = body, len(body)
@@ -130,20 +175,25 @@ class Inbox:
             raise AlreadyExistsError("received before; its chunks would be stored for nothing")
         if item.queue:
             await self._store.transact(lambda tx: self._join(tx, item, chunks), attempts=50)
-        else:
-            item.due_at = item.received_at
-            await self._store_due(item, chunks)
+            return Receipt(item.id, duplicate=False)
+        pending = self._begin_due(item, *chunks)
+        try:
+            await pending.committing
+        finally:
+            receipt = pending.receipt()
+        return receipt
 
-    async def _store_due(self, item: InboxItem, chunks: Sequence[Write]) -> None:
+    def _begin_due(self, item: InboxItem, *chunks: Write) -> PendingReceipt:
+        """Start the commit of an item that is due at once, or reserved by the worker of this process."""
+        item.due_at = item.received_at
         reserved = None if self.local_worker is None or chunks else self.local_worker.reserve(item)
         try:
-            await self._store.commit(create(item), *chunks)
+            committing = self._store.start_commit(create(item), *chunks)
         except BaseException:
             if reserved is not None:
-                reserved.cancel()
+                _tell(reserved, stored=False)
             raise
-        if reserved is not None:
-            reserved.set_result(None)
+        return PendingReceipt(item.id, committing, reserved)
 
     async def _join(self, tx: Transaction, item: InboxItem, chunks: Sequence[Write]) -> None:
         """Give an ordered item its place; only the head of a queue is due."""
@@ -204,6 +254,19 @@ class Inbox:
         )
         page = await (self._store if tenant_id is None else self._store.tenant(tenant_id)).query(query)
         return page.docs, page.cursor
+
+
+def _tell(reserved: asyncio.Future[None], *, stored: bool) -> None:
+    """Let the worker that reserved an item go on, or give its place back."""
+    if not stored:
+        reserved.cancel()
+    elif not reserved.done():  # the worker may have been ended meanwhile
+        reserved.set_result(None)
+
+
+def _check_size(source: Source, body: bytes) -> None:
+    if len(body) > source.body_bytes_max:
+        raise TooLargeError(f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}")
 
 
 def _item(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -73,6 +74,25 @@ async def _note(store: Store, id: str = "n") -> Snapshot[Note]:
 
 
 class CommitContract:
+    async def test_a_commit_can_be_started_without_a_coroutine(self, store: Store) -> None:
+        acme = store.tenant("acme")
+        await acme.commit(create(Account(id="taken", tenant_id="acme", name="first")))
+        started = [
+            acme.start_commit(create(Account(id=id, tenant_id="acme", name="second")))
+            for id in ("free", "taken", "left")
+        ]
+        # Nobody is told any more, and the others are.
+        started[2].cancel()
+        ((made,), (refused,)) = await asyncio.gather(*started[:2])
+        assert isinstance(made, Committed)
+        assert isinstance(refused, AlreadyExistsError)
+        free, taken = await acme.get_many(Account, ["free", "taken"])
+        assert free is not None
+        assert taken is not None
+        assert (free.version, free.doc.name, taken.doc.name) == (made.versions[0], "second", "first")
+        with pytest.raises(WrongTenantError):
+            store.start_commit(create(Account(id="other", tenant_id="acme", name="")))
+
     async def test_when_one_write_is_refused_none_lands(self, store: Store) -> None:
         await store.commit(create(Note(id="taken")))
         with pytest.raises(AlreadyExistsError):

@@ -18,7 +18,7 @@ from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, 
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite, NewDocuments
-from holdfast.store.write_rules import Change, Current, decide
+from holdfast.store.write_rules import Change, Current, check_create, decide
 
 DocumentKey = tuple[Schema[Any], str]
 Groups = dict[tuple[str, Verb, str], TableChange]
@@ -131,7 +131,7 @@ class Batch:
             self.outcomes.append(Committed((version,)))
 
     def _create(self, number: int, write: Write, commit: Commit, *, version: int) -> None:
-        decide(write, None, commit=commit)
+        check_create(write, commit)
         assert write.prepared is not None
         mapping = self._mappings[write.schema]
         change = self._creates.get(write.schema)

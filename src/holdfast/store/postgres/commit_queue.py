@@ -49,7 +49,7 @@ class CommitQueue:
     def __init__(self) -> None:
         self._waiting: deque[CommitRequest] = deque()
         self._failed: deque[CommitRequest] = deque()  # each is a batch by itself
-        self.idle: deque[IdleWriter] = deque()
+        self._idle: deque[IdleWriter] = deque()
         self._last_taken = 0
         self.closed = False
 
@@ -69,19 +69,24 @@ class CommitQueue:
         self._wake()
         return future
 
-    def borrow(self) -> IdleWriter | None:
+    @property
+    def is_calm(self) -> bool:
+        """Whether a writer has nothing to do, and commits have come one by one: others may share a batch."""
+        busy = self._waiting or self._failed or self.closed or not self._idle
+        return not busy and self._last_taken <= 1
+
+    def borrow(self) -> IdleWriter:
         """Return a writer that has nothing to do, to be given back after one commit."""
-        busy = self._waiting or self._failed or self.closed or not self.idle
-        return None if busy else self.idle.popleft()
+        return self._idle.popleft()
 
     def give_back(self, idle: IdleWriter) -> None:
-        self.idle.appendleft(idle)
+        self._idle.appendleft(idle)
         if self._waiting or self._failed or self.closed:
             self._wake()
 
     def _wake(self) -> None:
-        if self.idle:
-            self.idle.popleft().filled.set_result(None)
+        if self._idle:
+            self._idle.popleft().filled.set_result(None)
 
     async def take(self, writer: PostgresWriter) -> list[CommitRequest]:
         """Return all that waits, up to a batch; empty once closed and drained."""
@@ -95,7 +100,7 @@ class CommitQueue:
             if self.closed:
                 return []
             filled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.idle.append(IdleWriter(writer, filled))
+            self._idle.append(IdleWriter(writer, filled))
             await filled
 
     def _pop(self) -> list[CommitRequest]:
@@ -110,5 +115,5 @@ class CommitQueue:
 
     def close(self) -> None:
         self.closed = True
-        while self.idle:
+        while self._idle:
             self._wake()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.commit import Commit, Outcome, Snapshot, Write
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
-from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
+from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue, IdleWriter
 from holdfast.store.postgres.lone_create import lone_create
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
@@ -71,22 +71,29 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         text, values = statement
         return read(await self._pool.read(lambda connection: connection.fetch(text, *values)))
 
-    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         if not self._writers:
             self._start_writers()
-        write = lone_create(commits, self._listed) if self._queue.idle else None
-        if write is not None and (idle := self._queue.borrow()) is not None:
-            try:
-                made = await idle.writer.create(write, commits[0])
-            finally:
-                self._queue.give_back(idle)
-            if isinstance(made, FailedAttempt):
-                return await self._queue.put_failed(commits, made)
-            if made is not None:
-                return [made]
+        write = lone_create(commits, self._listed) if self._queue.is_calm else None
+        if write is not None:
+            return self._create_alone(write, commits, self._queue.borrow())
+        return self._enqueue(commits)
+
+    async def _create_alone(self, write: Write, commits: Sequence[Commit], idle: IdleWriter) -> list[Outcome]:
+        """Create a document by a borrowed writer, in the task of the caller."""
+        try:
+            made = await idle.writer.create(write, commits[0])
+        finally:
+            self._queue.give_back(idle)
+        if isinstance(made, FailedAttempt):
+            return await self._queue.put_failed(commits, made)
+        return await self._enqueue(commits) if made is None else [made]
+
+    def _enqueue(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         size = _size(commits)
-        if size <= WRITES_PER_BATCH:
-            return await self._queue.put(commits, size)
+        return self._queue.put(commits, size) if size <= WRITES_PER_BATCH else self._commit_parts(commits)
+
+    async def _commit_parts(self, commits: Sequence[Commit]) -> list[Outcome]:
         parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
         return [outcome for part in parts for outcome in part]
 

@@ -93,8 +93,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
         return await self._in_thread(lambda connection: _sums(connection, *statement))
 
-    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        return await self._writer.commit(commits)
+    def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
+        return self._writer.commit(commits)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         # Looked for by reads first: a transaction would keep other processes from writing.

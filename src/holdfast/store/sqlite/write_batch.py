@@ -20,7 +20,7 @@ from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
 from holdfast.store.sql.write_batch import NewDocuments, independent_writes
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
-from holdfast.store.write_rules import decide
+from holdfast.store.write_rules import check_create
 
 if TYPE_CHECKING:
     from holdfast.store.sqlite.write_transaction import WriteTransaction
@@ -62,7 +62,7 @@ class WriteBatch:
         permitted = []
         for number, write in creates:
             try:
-                decide(write, None, commit=self._commits[number])
+                check_create(write, self._commits[number])
             except HoldfastError as refusal:
                 self.outcomes[number] = refusal
             else:
