@@ -23,14 +23,17 @@ async def test_each_event_is_stored_or_refused_by_itself(live_store: Store) -> N
     endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
     outbox = Outbox(live_store, body_bytes_max=100)
     await outbox.send(_event("before"), [endpoint])
-    events = [_event("e1"), _event("before"), _event("e2", b"x" * 101), _event("e3"), _event("e1")]
-    first, repeated, large, last, again = await outbox.send_many(events, [endpoint])
+    names = ["e1", "before", "a/b", "e3", "e1"]
+    events = [*map(_event, names), _event("e2", b"x" * 101)]
+    first, repeated, invalid, last, again, large = await outbox.send_many(events, [endpoint])
     assert (first, last) == (["e1~ep"], ["e3~ep"])
-    assert [type(one) for one in (repeated, large, again)] == [
+    assert [type(one) for one in (repeated, again, large)] == [
+        AlreadyExistsError,
         AlreadyExistsError,
         TooLargeError,
-        AlreadyExistsError,
     ]
+    assert isinstance(invalid, HoldfastError)
+    assert invalid.path == "id"
     assert (await delivery(live_store, "e3")).status == "pending"
 
 

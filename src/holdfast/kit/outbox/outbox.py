@@ -159,9 +159,11 @@ class Outbox:
         ends = [] if self._handoff is None else [self._handoff.claim(deliveries) for deliveries in commits]
         refusals: list[HoldfastError | None] | None = None
         try:
-            writes = iter(create_many(chain.from_iterable(commits)))
-            outcomes = await self._store.settle([list(islice(writes, len(some))) for some in commits])
-            refusals = [outcome if isinstance(outcome, HoldfastError) else None for outcome in outcomes]
+            writes = _creates(commits)
+            made = [some for some in writes if not isinstance(some, HoldfastError)]
+            outcomes = iter(await self._store.settle(made))
+            results = [some if isinstance(some, HoldfastError) else next(outcomes) for some in writes]
+            refusals = [result if isinstance(result, HoldfastError) else None for result in results]
             return refusals
         finally:
             for number, end in enumerate(ends):
@@ -226,3 +228,19 @@ class Outbox:
 
 def _make_with(fields: Mapping[str, Any], kind: type[Delivery], /, **given: Any) -> Delivery:
     return kind(**given, **fields)
+
+
+def _creates(commits: list[list[Delivery]]) -> list[list[Write] | HoldfastError]:
+    """Return the creates of each list of deliveries, or why one of them is refused."""
+    try:
+        writes = iter(create_many(chain.from_iterable(commits)))
+    except HoldfastError:
+        return [_creates_of(deliveries) for deliveries in commits]
+    return [list(islice(writes, len(deliveries))) for deliveries in commits]
+
+
+def _creates_of(deliveries: list[Delivery]) -> list[Write] | HoldfastError:
+    try:
+        return [create(delivery) for delivery in deliveries]
+    except HoldfastError as refusal:
+        return refusal
