@@ -43,12 +43,15 @@ def connect(url: str, classes: Iterable[type[Document]] = (), *, cached: bool = 
     path, _, option = url.removeprefix("sqlite:///").partition("?synchronous=")
     link = apsw.Connection(path)
     link.set_busy_handler(_wait_for_lock)
+    chosen = list(classes)
+    if chosen:
+        link.execute("PRAGMA auto_vacuum = INCREMENTAL")  # as ours, whose files can shrink
     pragmas = ["journal_mode = WAL", f"synchronous = {option}", "wal_autocheckpoint = 4000"]
     if cached:
         pragmas += ["cache_size = -65536", "mmap_size = 268435456"]
     for pragma in pragmas:
         link.execute(f"PRAGMA {pragma}")
-    if chosen := list(classes):
+    if chosen:
         for statement in ddl("sqlite", Catalog(chosen)):
             link.execute(statement)
     return link

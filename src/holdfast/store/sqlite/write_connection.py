@@ -102,6 +102,11 @@ class WriteConnection:
     def is_reclaim_due(self) -> bool:
         return self.transaction.deleted >= RECLAIM_MIN
 
+    @property
+    def needs_thread(self) -> bool:
+        """Whether the next transaction may take longer than its own commit."""
+        return self.is_reclaim_due or self.is_mark_due or self.is_shared
+
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
         transaction, driver = self.transaction, self.driver

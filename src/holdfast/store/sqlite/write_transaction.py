@@ -18,7 +18,7 @@ from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_batch import WriteBatch, patch_alone
-from holdfast.store.write_rules import Change, decide, needs_current
+from holdfast.store.write_rules import Change, check_create, decide, needs_current
 
 PREFETCH_MIN: Final = 4
 VERSIONS_PER_BLOCK: Final = 4_096
@@ -132,7 +132,22 @@ class WriteTransaction:
         if write.schema in self.listed:
             return None
         self.touched = set()
-        return self.commit(commit) if write.kind == "create" else patch_alone(self, commit)
+        return self._commit_create(write, commit) if write.kind == "create" else patch_alone(self, commit)
+
+    def _commit_create(self, write: Write, commit: Commit) -> Outcome:
+        """Create a document without list items; the primary key is relied on instead of a read."""
+        try:
+            check_create(write, commit)
+        except HoldfastError as refusal:
+            return refusal
+        assert write.prepared is not None
+        mapping, version = self.mappings[write.schema], self.next_version()
+        try:
+            self.connection.execute(mapping.insert_sql, mapping.inserted(write.prepared, version=version))
+        except apsw.ConstraintError:
+            return _taken(write)
+        self.touched.add(write.schema)
+        return Committed((version,))
 
     def _commit_single(self, write: Write, commit: Commit) -> Outcome:
         """Make a commit of one write; a create relies on the primary key instead of a read."""
@@ -140,7 +155,7 @@ class WriteTransaction:
         try:
             return Committed((self.apply(change, self.next_version()),))
         except apsw.ConstraintError:
-            return AlreadyExistsError(f"{write.schema.name} {write.key!r} already exists")
+            return _taken(write)
 
     def current(self, write: Write) -> StoredRow | None:
         """Return what a write must see to be decided."""
@@ -176,3 +191,7 @@ class WriteTransaction:
                 self.connection.execute(items.delete_sql, (change.key,))
             if prepared is not None and (rows := items.rows(change.key, prepared.tenant, document=document)):
                 self.connection.executemany(items.insert_sql, rows)
+
+
+def _taken(write: Write) -> AlreadyExistsError:
+    return AlreadyExistsError(f"{write.schema.name} {write.key!r} already exists")

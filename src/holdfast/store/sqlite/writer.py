@@ -139,10 +139,9 @@ class SqliteWriter:
 
     def _may_commit_in_place(self) -> bool:
         """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
-        connection = self.connection
-        if time.monotonic() < self._in_place_from_s or self._checkpointer.is_due:
+        if self._checkpointer.is_due or time.monotonic() < self._in_place_from_s:
             return False
-        return not (connection.is_mark_due or connection.is_reclaim_due or connection.is_shared)
+        return not self.connection.needs_thread
 
     def _commit_in_place(self, job: WriteJob) -> bool:
         """Commit without waiting for a lock; where another process holds it, the thread must wait."""
