@@ -154,12 +154,12 @@ async def test_a_lone_commit_that_fails_is_rolled_back_and_named(
     async with _opened(sqlite_url) as store:
         full = apsw.FullError("database or disk is full")
 
-        def fail(self: WriteTransaction, commit: object) -> None:
+        def fail(self: WriteTransaction, *write: object) -> None:
             self.next_version()
             raise full
 
         with monkeypatch.context() as patched:
-            patched.setattr(WriteTransaction, "commit", fail)
+            patched.setattr(WriteTransaction, "_commit_create", fail)
             with pytest.raises(StoreUnavailableError, match="disk is full"):
                 await store.commit(create(Filling(id="a")))
         assert "disk is full" in (store.engine.problem or "")
