@@ -85,7 +85,8 @@ async def _our_table(url: str, *, marked: bool) -> Keep:
         mark, now = headers["x-github-delivery"], datetime.now(UTC)
         item = InboxItem(
             id=f"bench_{mark}", tenant_id="-", source="bench", message_id=mark, received_at=now, due_at=now,
-            headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body,
+            headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body, body_bytes=len(body),
+            lane="bench:-",
         )  # fmt: skip
         at = stamp(now)
         await group.put((

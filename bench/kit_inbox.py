@@ -34,7 +34,7 @@ async def fill(store: Store, pending: int) -> None:
     for first in range(0, pending, BATCH):
         names = range(first, min(first + BATCH, pending))
         await store.privileged().commit(*(
-            create(InboxItem(
+            create(InboxItem.received(
                 tenant_id="busy", source="busy", message_id=f"{n:06}", received_at=now, due_at=now, body=b"{}"
             ))
             for n in names

@@ -126,7 +126,7 @@ async def _fill(url: str, count: int) -> None:
     now, names = store.clock.now(), [ids.ulid() for _ in range(count)]
     for first in range(0, count, BATCH):
         await store.privileged().commit(*(
-            create(InboxItem(
+            create(InboxItem.received(
                 tenant_id="-", source="bench", message_id=name, received_at=now, due_at=now, body=MESSAGE
             ))
             for name in names[first : first + BATCH]

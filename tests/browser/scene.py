@@ -110,7 +110,7 @@ def _delivery(
 
 def _inbox(now: datetime) -> list[Write]:
     return [
-        create(InboxItem(
+        create(InboxItem.received(
             tenant_id=TENANT, source=source, message_id=mark, received_at=now - timedelta(minutes=4 * n),
             due_at=now + timedelta(hours=1), reason=reason, tries=n, body=b"{}",
             headers={"content-type": "application/json"},

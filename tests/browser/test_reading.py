@@ -58,7 +58,7 @@ async def _plant(bed: Bed) -> list[str]:
         local_dispatcher = Endpoint(id=words.replace("/", "")[:60], url="https://x.example", created_at=now)
         await store.commit(put(local_dispatcher), create(Lantern(id=f"l{number}", place=words)))
         ids += await bed.send(local_dispatcher, json.dumps({"said": words}), type=words[:200])
-        await store.commit(create(InboxItem(
+        await store.commit(create(InboxItem.received(
             tenant_id="-", source="echoes", message_id=f"m{number}", received_at=now, due_at=now,
             reason=words,
         )))  # fmt: skip

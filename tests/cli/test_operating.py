@@ -44,7 +44,7 @@ async def _fill(home: Path) -> None:
         id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid",
         reason=_REASON, died_at=_AT,
     )  # fmt: skip
-    item = InboxItem(tenant_id="acme", source="github", message_id="m1", received_at=_AT)
+    item = InboxItem.received(tenant_id="acme", source="github", message_id="m1", received_at=_AT)
     schedule = Schedule(
         tenant_id="acme", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=_AT,
         next_at=None,

@@ -174,7 +174,7 @@ async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -
     await fill(bed.runtime)
     store = bed.runtime.store.tenant("-")
     endpoint = await bed.endpoint("https://rms.example/hook", id="sealed")
-    item = InboxItem(
+    item = InboxItem.received(
         tenant_id="-", source="s", message_id="m", received_at=AT, headers={"x-plain": "told-in-a-header"},
         body=b"told-in-a-body",
     )  # fmt: skip

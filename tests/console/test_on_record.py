@@ -51,7 +51,7 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
             tenant_id="-", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=AT,
             next_at=AT,
         )  # fmt: skip
-        item = InboxItem(tenant_id="-", source="s", message_id="m", received_at=AT)
+        item = InboxItem.received(tenant_id="-", source="s", message_id="m", received_at=AT)
         local_dispatcher = Endpoint(id="rms", url="https://rms.example", created_at=AT)
         dead = Delivery(
             id="e1~rms", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}", occurred_at=AT,

@@ -19,7 +19,7 @@ opened = opener(ALL)
 async def upload(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Stores every chunk, tells, and never commits the item."""
     async with opened(order["url"]) as store:
-        item = InboxItem(tenant_id="-", source="s", message_id="m", received_at=store.clock.now())
+        item = InboxItem.received(tenant_id="-", source="s", message_id="m", received_at=store.clock.now())
         await store_body(store.privileged(), item, BODY)
         say("stored")
         await hear()

@@ -31,7 +31,7 @@ async def test_a_slow_message_keeps_no_other_from_being_worked_on_after_an_outag
 
     async def arrives(source: str) -> None:
         now = here.clock.now()
-        item = InboxItem(tenant_id="-", source=source, message_id="1", received_at=now, due_at=now)
+        item = InboxItem.received(tenant_id="-", source=source, message_id="1", received_at=now, due_at=now)
         await here.privileged().commit(create(item))
 
     async with contextlib.AsyncExitStack() as stack:

@@ -113,7 +113,7 @@ async def test_it_is_not_ready_until_it_is(tmp_path: Path) -> None:
 async def test_an_old_backlog_shows_in_health_and_goes_when_it_is_worked_off(bed: Bed) -> None:
     token = await bed.token("admin")
     then = bed.runtime.clock.now() - timedelta(minutes=5)
-    old = InboxItem(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
+    old = InboxItem.received(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
     await bed.runtime.store.privileged().commit(create(old))
     assert (await bed.ask("GET", "/health"))[1]["status"] == "degraded"
     _, body, _ = await bed.ask("GET", "/api/v1/health", token=token)

@@ -124,7 +124,9 @@ async def test_while_messages_wait_to_be_handled_few_are_stored_at_once(
     await store.migrate()
     now = store.clock.now()
     await store.privileged().commit(*(
-        create(InboxItem(tenant_id="-", source="s", message_id=str(n), received_at=now, due_at=now, body=b""))
+        create(InboxItem.received(
+            tenant_id="-", source="s", message_id=str(n), received_at=now, due_at=now, body=b""
+        ))
         for n in range(3)
     ))  # fmt: skip
     limits, go_on, at_work = RequestLimits(webhook_concurrency=20), asyncio.Event(), 0

@@ -93,7 +93,7 @@ async def test_a_stuck_loop_shows_until_it_turns_again(bed: Bed, clock: ManualCl
 
 async def test_old_work_that_nobody_does_shows_until_it_is_done(bed: Bed, clock: ManualClock) -> None:
     then = clock.now() - timedelta(minutes=5)
-    item = InboxItem(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
+    item = InboxItem.received(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
     store = bed.runtime.store.privileged()
     await store.commit(create(item))
     assert await _reasons(bed) == (
@@ -195,7 +195,9 @@ async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
     )
     then = clock.now() - timedelta(seconds=30)
     for name in "xyz":
-        item = InboxItem(tenant_id="acme", source="s", message_id=name, received_at=then, due_at=then)
+        item = InboxItem.received(
+            tenant_id="acme", source="s", message_id=name, received_at=then, due_at=then
+        )
         await bed.runtime.store.privileged().commit(create(item))
     _, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
     families = {family.name: family for family in text_string_to_metric_families(text)}

@@ -93,7 +93,7 @@ async def test_one_of_two_equal_deliveries_at_once_is_kept_and_leaves_no_chunk_o
 async def test_chunks_of_an_upload_that_was_never_finished_are_pruned(
     kit_store: Store, clock: ManualClock
 ) -> None:
-    item = InboxItem(tenant_id="acme", source="large", message_id="m", received_at=clock.now())
+    item = InboxItem.received(tenant_id="acme", source="large", message_id="m", received_at=clock.now())
     await store_body(kit_store.privileged(), item, _body(LARGE))
     assert await _documents(kit_store) == [0, CHUNKS_PER_COMMIT + 1, 1]
     sweeper = Sweeper(kit_store, DOCUMENTS)
@@ -107,7 +107,7 @@ async def test_chunks_of_an_upload_that_was_never_finished_are_pruned(
 async def test_an_upload_that_was_pruned_meanwhile_does_not_become_a_message(
     kit_store: Store, clock: ManualClock
 ) -> None:
-    item = InboxItem(tenant_id="acme", source="large", message_id="m", received_at=clock.now())
+    item = InboxItem.received(tenant_id="acme", source="large", message_id="m", received_at=clock.now())
     last = await store_body(kit_store.privileged(), item, _body(LARGE))
     clock.tick(UPLOAD_S_MAX + 1)
     await Sweeper(kit_store, DOCUMENTS).sweep()

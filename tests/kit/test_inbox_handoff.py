@@ -82,7 +82,7 @@ async def test_only_a_worker_that_runs_and_has_room_gets_a_message(kit_store: St
         await _receive(inbox, "m1")
         assert worker.room == 0
         now = kit_store.clock.now()
-        other = InboxItem(tenant_id="-", source="loose", message_id="m2", received_at=now)
+        other = InboxItem.received(tenant_id="-", source="loose", message_id="m2", received_at=now)
         assert worker.reserve(other) is None
         assert (other.status, other.owner, other.fence) == ("pending", "", 0)
         handling.go_on.set()
@@ -93,7 +93,11 @@ async def test_only_a_worker_that_runs_and_has_room_gets_a_message(kit_store: St
 async def test_while_messages_wait_to_be_claimed_new_ones_wait_behind_them(kit_store: Store) -> None:
     handling, now = _Handling(), kit_store.clock.now()
     await kit_store.privileged().commit(*(
-        create(InboxItem(tenant_id="-", source="loose", message_id=f"m{n}", received_at=now, due_at=now))
+        create(
+            InboxItem.received(
+                tenant_id="-", source="loose", message_id=f"m{n}", received_at=now, due_at=now
+            )
+        )
         for n in range(6)
     ))  # fmt: skip
     worker = InboxWorker(kit_store, {"loose": handling.handle}, limits=InboxLimits(concurrency=4))

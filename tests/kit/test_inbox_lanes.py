@@ -55,7 +55,7 @@ async def test_a_message_belongs_to_the_tenant_of_its_account(kit_store: Store) 
 def _items(source: str, count: int, store: Store, *, tenant_id: str = "acme") -> list[InboxItem]:
     now = store.clock.now()
     return [
-        InboxItem(
+        InboxItem.received(
             tenant_id=tenant_id, source=source, message_id=f"{tenant_id}-{n}", received_at=now, due_at=now
         )
         for n in range(count)

@@ -91,7 +91,7 @@ def scenario(
 
 async def _parked(world: World, id: str) -> str:
     now = world.runtime.clock.now()
-    item = InboxItem(tenant_id=TENANT, source="s", message_id=id, received_at=now)
+    item = InboxItem.received(tenant_id=TENANT, source="s", message_id=id, received_at=now)
     store = world.runtime.store.tenant(TENANT)
     await store.commit(create(item))
     await store.commit(patch(InboxItem, item.id, changes={"status": "parked", "finished_at": now}))

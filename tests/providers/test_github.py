@@ -90,7 +90,9 @@ async def test_a_source_is_reconciled_with_the_log(sqlite_url: str, clock: Manua
         hook.add(guid, status, days_ago=1)
     store = await open_store(sqlite_url, [InboxItem, InboxQueue], clock=clock)
     await store.migrate()
-    item = InboxItem(tenant_id="-", source="github", message_id="arrived", received_at=now, due_at=now)
+    item = InboxItem.received(
+        tenant_id="-", source="github", message_id="arrived", received_at=now, due_at=now
+    )
     await store.privileged().commit(create(item))
     async with _log(hook) as log:
         done = await Inbox(store).reconcile(

@@ -278,7 +278,7 @@ def _item(
     stored = {name: value for name, value in headers.items() if is_stored[name]}
     return InboxItem(
         tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id),
-        received_at=now, headers=stored, queue=_queue_of(source, verified),
+        received_at=now, headers=stored, queue=_queue_of(source, verified), lane=f"{source.name}:{tenant_id}",
     )  # fmt: skip
 
 

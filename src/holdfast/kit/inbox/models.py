@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.model import (
@@ -118,9 +118,16 @@ class InboxItem(Document, rename="camel"):
     fence: int = 0
     owner: str = ""
 
-    def __post_init__(self) -> None:
-        self.lane = self.lane or f"{self.source}:{self.tenant_id}"
-        self.body_bytes = self.body_bytes or len(self.body)
+    @classmethod
+    def received(cls, **fields: Any) -> InboxItem:
+        """Return a new message with what follows from its fields: the lane and the size of its body.
+
+        Not done by a method that runs after decoding: such a class is validated and patched more slowly.
+        """
+        item = cls(**fields)
+        item.lane = item.lane or f"{item.source}:{item.tenant_id}"
+        item.body_bytes = item.body_bytes or len(item.body)
+        return item
 
 
 # An idle queue goes when no item of it is left, so that positions may begin anew.
