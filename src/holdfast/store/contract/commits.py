@@ -93,6 +93,17 @@ class CommitContract:
         with pytest.raises(WrongTenantError):
             store.start_commit(create(Account(id="other", tenant_id="acme", name="")))
 
+    async def test_a_commit_that_is_cancelled_before_it_begins_keeps_no_other_waiting(
+        self, store: Store
+    ) -> None:
+        await store.commit(create(Chore(id="before")))
+        await asyncio.sleep(0)  # the engine's writer has nothing to do then
+        for number in range(3):
+            store.start_commit(create(Chore(id=f"left-{number}"))).cancel()
+        async with asyncio.timeout(30):
+            await store.commit(create(Chore(id="after")))
+        assert await store.get(Chore, "after") is not None
+
     async def test_when_one_write_is_refused_none_lands(self, store: Store) -> None:
         await store.commit(create(Note(id="taken")))
         with pytest.raises(AlreadyExistsError):

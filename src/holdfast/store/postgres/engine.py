@@ -13,7 +13,7 @@ from holdfast.store.commit import Commit, Outcome, Snapshot, Write
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
-from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue, IdleWriter
+from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
 from holdfast.store.postgres.lone_create import lone_create
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
@@ -76,11 +76,15 @@ class PostgresEngine(SqlEngine[PostgresTable]):
             self._start_writers()
         write = lone_create(commits, self._listed) if self._queue.is_calm else None
         if write is not None:
-            return self._create_alone(write, commits, self._queue.borrow())
+            return self._create_alone(write, commits)
         return self._enqueue(commits)
 
-    async def _create_alone(self, write: Write, commits: Sequence[Commit], idle: IdleWriter) -> list[Outcome]:
+    async def _create_alone(self, write: Write, commits: Sequence[Commit]) -> list[Outcome]:
         """Create a document by a borrowed writer, in the task of the caller."""
+        # Borrowed here and not before: a task that is cancelled before it begins would never give it back.
+        if not self._queue.is_calm:
+            return await self._enqueue(commits)
+        idle = self._queue.borrow()
         try:
             made = await idle.writer.create(write, commits[0])
         finally:
