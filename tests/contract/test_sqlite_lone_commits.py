@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from holdfast.model import Document, Index, document
 from holdfast.store import Committed, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
 from holdfast.store.sqlite import writer as sqlite_writer
+from holdfast.store.sqlite.checkpointer import LONE_PER_COUNT
 from holdfast.store.sqlite.write_transaction import VERSIONS_PER_BLOCK, WriteTransaction
 from tests.faults.small_disk import Filling
 
@@ -121,6 +123,37 @@ async def test_after_a_slow_commit_the_next_go_to_the_writer_thread(
         await store.commit(create(Filling(id="b")))
         here = threading.current_thread().name
         assert executed == [(here, "INSERT"), *((WRITER, word) for word in ("BEGIN", "INSERT", "COMMIT"))]
+
+
+async def test_saved_time_pays_for_commits_that_are_slow_now_and_then(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _opened(sqlite_url) as store:
+        writer = _engine(store)._writer
+        monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 0.0)  # each of them counts as slow
+        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e-9)
+        writer._in_place_from_s = 0.0
+        executed.clear()
+        for id in ("a", "b", "c"):
+            await store.commit(create(Filling(id=id)))
+        assert executed == [(threading.current_thread().name, "INSERT")] * 3
+        # No more is saved than the credit, however long nothing was slow.
+        assert writer._in_place_from_s >= time.monotonic() - sqlite_writer.IN_PLACE_CREDIT_S - 60
+        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e9)
+        await store.commit(create(Filling(id="d")))
+        executed.clear()
+        await store.commit(create(Filling(id="e")))
+        assert executed == [(WRITER, word) for word in ("BEGIN", "INSERT", "COMMIT")]
+
+
+async def test_pages_of_lone_commits_are_counted_once_for_several(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        checkpointer = _engine(store)._writer._checkpointer
+        checkpointer.count(_engine(store)._writer.connection.driver)
+        before = checkpointer._pages
+        for number in range(2 * LONE_PER_COUNT):
+            await store.commit(create(Filling(id=str(number))))
+        assert checkpointer._pages - before >= LONE_PER_COUNT
 
 
 async def test_a_lock_held_by_another_process_does_not_stop_the_loop(sqlite_url: str) -> None:
@@ -284,6 +317,7 @@ async def test_an_index_with_the_newest_first_writes_no_more_pages_than_one_with
         before = writer._checkpointer._pages
         for number in range(400):
             await store.settle([[create(cls(id=f"{number:030}", topic="t" * 20, at=number))]])
+        writer._checkpointer.count(writer.connection.driver)
         pages.append(writer._checkpointer._pages - before)
         await store.close()
     assert pages[1] <= pages[0] * 1.02, pages

@@ -25,6 +25,7 @@ TAKEOVER_PAGES: Final = 12_000  # appended while the thread has not copied: the 
 # SQLite syncs the database after a pass during which nobody commits: a short one is likely to be that.
 PASSES: Final = 3
 FINISH_S_MAX: Final = 0.01  # how long the writer waits for others to leave the log
+LONE_PER_COUNT: Final = 16  # of lone commits, for which asking the pager takes as long as encoding a document
 
 log = structlog.get_logger("holdfast.sqlite")
 
@@ -40,6 +41,7 @@ class Checkpointer:
         self._requests: SimpleQueue[bool] = SimpleQueue()
         self._copying = self._failed = False
         self._frames = 0  # the most that the passes since the request have seen in the log
+        self._uncounted = 0  # lone commits
         self._start_over()
 
     def advance(self, writer: apsw.Connection) -> None:
@@ -57,9 +59,16 @@ class Checkpointer:
 
     def count(self, writer: apsw.Connection) -> None:
         """Count the pages that the last transactions have appended to the log."""
+        self._uncounted = 0
         # A hook on the log would tell the same, but have each commit wait for the GIL once more.
         with contextlib.suppress(apsw.Error):  # a broken connection, which is replaced
             self._pages += writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
+
+    def count_lone(self, writer: apsw.Connection) -> None:
+        """Count the pages of small commits, once for several of them."""
+        self._uncounted += 1
+        if self._uncounted == LONE_PER_COUNT:
+            self.count(writer)
 
     @property
     def is_due(self) -> bool:

@@ -12,6 +12,7 @@ import os
 import secrets
 import time
 import zlib
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -19,9 +20,10 @@ from holdfast.model.schema import Schema
 
 ROWS: Final = 32
 SLOTS: Final = 64
-STAMP_BYTES: Final = 8
-_ROW_BYTES: Final = SLOTS * STAMP_BYTES
+_STAMP: Final = "Q"  # 64 bits
+_ROW_BYTES: Final = SLOTS * 8
 _BYTES: Final = ROWS * _ROW_BYTES
+_NONE: Final = array(_STAMP, bytes(_ROW_BYTES))
 
 
 class CommitBoard:
@@ -32,19 +34,21 @@ class CommitBoard:
 
     def __init__(self, path: str, tables: Mapping[Schema[Any], str]) -> None:
         """Open the board of the database at `path`; raises OSError where there can be none."""
-        self._slots = {one: zlib.crc32(table.encode()) % SLOTS * STAMP_BYTES for one, table in tables.items()}
-        self._row = secrets.randbelow(ROWS) * _ROW_BYTES
-        self._own = bytearray(_ROW_BYTES)
+        self._slots = {one: zlib.crc32(table.encode()) % SLOTS for one, table in tables.items()}
+        self._row = secrets.randbelow(ROWS)
+        self._own = array(_STAMP, bytes(_ROW_BYTES))
         self._map = _open(f"{path}-board")
+        self._stamps = memoryview(self._map).cast(_STAMP)
+        self._row_stamps = self._stamps[self._row * SLOTS : (self._row + 1) * SLOTS]
         self._seen = self._map[:]
 
     def post(self, schemas: Iterable[Schema[Any]]) -> None:
         """Tell the other processes of a commit."""
-        stamp = time.monotonic_ns().to_bytes(STAMP_BYTES, "little")
-        for slot in {self._slots[schema] for schema in schemas if schema in self._slots}:
-            self._own[slot : slot + STAMP_BYTES] = stamp
-            at = self._row + slot
-            self._map[at : at + STAMP_BYTES] = stamp
+        stamp = time.monotonic_ns()
+        for schema in schemas:
+            slot = self._slots.get(schema)
+            if slot is not None:
+                self._own[slot] = self._row_stamps[slot] = stamp
 
     def changes(self) -> set[Schema[Any]]:
         """Return the collections that other processes have committed to since the last call."""
@@ -53,24 +57,23 @@ class CommitBoard:
             return set()
         seen, self._seen = self._seen, now
         changed: set[int] = set()
-        for row in range(0, _BYTES, _ROW_BYTES):
-            if now[row : row + _ROW_BYTES] != seen[row : row + _ROW_BYTES]:
-                own = self._own if row == self._row else b""
-                changed |= _changed_slots(now[row : row + _ROW_BYTES], seen[row : row + _ROW_BYTES], own)
+        for row in range(ROWS):
+            at = slice(row * _ROW_BYTES, (row + 1) * _ROW_BYTES)
+            if now[at] != seen[at]:
+                own = self._own if row == self._row else _NONE
+                changed |= _changed_slots(array(_STAMP, now[at]), array(_STAMP, seen[at]), own)
         return {schema for schema, slot in self._slots.items() if slot in changed}
 
     def close(self) -> None:
+        self._row_stamps.release()
+        self._stamps.release()
         self._map.close()
 
 
-def _changed_slots(now: bytes, seen: bytes, own: bytes | bytearray) -> set[int]:
+def _changed_slots(now: array[int], seen: array[int], own: array[int]) -> set[int]:
     """The slots of a row with a new stamp that this process did not write itself."""
-    return {
-        slot
-        for slot in range(0, _ROW_BYTES, STAMP_BYTES)
-        if (stamp := now[slot : slot + STAMP_BYTES]) != seen[slot : slot + STAMP_BYTES]
-        and stamp != own[slot : slot + STAMP_BYTES]
-    }
+    stamps = enumerate(zip(now, seen, own, strict=True))
+    return {slot for slot, (stamp, before, posted) in stamps if stamp not in (before, posted)}
 
 
 def _open(path: str) -> mmap.mmap:

@@ -34,11 +34,13 @@ GATHER_STEP_S = 0.0001
 WATCH_S = 1.0
 STALLED_S = 3.0
 HANG_S = 5.0  # past the time a commit waits for the write lock
-# A commit in the event loop's thread stops the loop while the disk syncs. After one that took longer than the
-# limit, commits go to the writer thread for so many times as long: a slow disk stops the loop for one
-# percent of the time at most.
+# A commit in the event loop's thread stops the loop while the disk syncs. One that takes longer than the
+# limit uses up so many times as long of the time in which commits may be made there: a slow disk stops the
+# loop for one percent of the time at most. Time is saved up to the credit, so that a disk which is slow now
+# and then does not send hundreds of commits to the writer thread each time.
 IN_PLACE_S_MAX = 0.001
 IN_PLACE_PAUSE = 100
+IN_PLACE_CREDIT_S = 2.0
 IN_PLACE_WRITES_MAX = 8
 FAULT_S = 10.0
 WRITER_ENDED = "the thread that writes has ended; restart the process"
@@ -168,8 +170,9 @@ class SqliteWriter:
             connection.busy.waits = True
             took_s = time.monotonic() - started_s
             if took_s > IN_PLACE_S_MAX:
-                self._in_place_from_s = started_s + took_s * IN_PLACE_PAUSE
-        self._checkpointer.count(connection.driver)
+                saved_from_s = max(self._in_place_from_s, started_s - IN_PLACE_CREDIT_S)
+                self._in_place_from_s = saved_from_s + took_s * IN_PLACE_PAUSE
+        self._checkpointer.count_lone(connection.driver)
         return True
 
     @property
