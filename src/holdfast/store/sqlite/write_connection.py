@@ -58,7 +58,7 @@ class WriteConnection:
         self.driver = self._connect()
         self.transaction = WriteTransaction(self.driver, mappings)
         self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
-        self._is_last_writer = False
+        self.is_last_writer = False
         self._shared_until = 0.0
         self._mark = self._prepare_meta()
         self._data_version = self.driver.data_version()  # after this process's newest commit
@@ -94,18 +94,15 @@ class WriteConnection:
         return time.monotonic() < self._shared_until
 
     @property
-    def is_mark_due(self) -> bool:
-        """Whether the next transaction records the newest commit outside the file, by one more sync."""
-        return self._mark.is_due(self.transaction.version)
-
-    @property
     def is_reclaim_due(self) -> bool:
         return self.transaction.deleted >= RECLAIM_MIN
 
-    @property
-    def needs_thread(self) -> bool:
+    def needs_thread(self, now_s: float) -> bool:
         """Whether the next transaction may take longer than its own commit."""
-        return self.is_reclaim_due or self.is_mark_due or self.is_shared
+        transaction = self.transaction
+        if now_s < self._shared_until or transaction.deleted >= RECLAIM_MIN:
+            return True
+        return self._mark.is_due(transaction.version, now_s)
 
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
@@ -114,23 +111,24 @@ class WriteConnection:
         driver.execute("BEGIN IMMEDIATE")
         if driver.data_version() != self._data_version:
             self._note_other_writer()
-        if self.is_mark_due:
+        if self._mark.is_due(transaction.version, time.monotonic()):
+            # Records the newest commit outside the file, by one more sync.
             self._mark.write(transaction.reserve_versions(), version=transaction.version)
         before = transaction.version
         if len(jobs) == 1 and jobs[0].work is None:
             jobs[0].result = transaction.commits(jobs[0].commits)
         else:
             _do_all(transaction, jobs)
-        if transaction.version != before and not self._is_last_writer:
+        if transaction.version != before and not self.is_last_writer:
             driver.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES ('writer', ?)", (self.token,))
         driver.execute("COMMIT")
-        self._is_last_writer |= transaction.version != before
+        self.is_last_writer |= transaction.version != before
         self._data_version = driver.data_version()
         self._post()
 
     def commit_alone(self, job: WriteJob) -> bool:
         """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
-        if not self._is_last_writer:
+        if not self.is_last_writer:
             return False
         outcome = self.transaction.commit_alone(job.commits[0])
         if outcome is None:
@@ -143,7 +141,7 @@ class WriteConnection:
         return True
 
     def _note_other_writer(self) -> None:
-        self._is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
+        self.is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
 
     def _post(self) -> None:
         """Tell other processes what this one has committed to."""

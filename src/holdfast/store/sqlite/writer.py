@@ -124,14 +124,14 @@ class SqliteWriter:
         job, self._lone = self._lone, None
         if job is None:
             return
-        if not self._may_commit_in_place() or not self._using.acquire(blocking=False):
+        now_s = time.monotonic()
+        if not self._may_commit_in_place(now_s) or not self._using.acquire(blocking=False):
             self._hand_over(job)
             return
         try:
-            made = self._commit_in_place(job)
-            touched = (
-                self.connection.transaction.touched
-            )  # anew in the next transaction, which the thread may begin
+            made = self._commit_in_place(job, now_s)
+            # Another set in the next transaction, which the thread may begin.
+            touched = self.connection.transaction.touched
         finally:
             self._using.release()
         if made:
@@ -139,20 +139,20 @@ class SqliteWriter:
         else:
             self._hand_over(job)
 
-    def _may_commit_in_place(self) -> bool:
+    def _may_commit_in_place(self, now_s: float) -> bool:
         """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
-        if self._checkpointer.is_due or time.monotonic() < self._in_place_from_s:
+        if now_s < self._in_place_from_s or self._checkpointer.is_due:
             return False
-        return not self.connection.needs_thread
+        return not self.connection.needs_thread(now_s)
 
-    def _commit_in_place(self, job: WriteJob) -> bool:
+    def _commit_in_place(self, job: WriteJob, started_s: float) -> bool:
         """Commit without waiting for a lock; where another process holds it, the thread must wait."""
-        started_s, connection = time.monotonic(), self.connection
+        connection = self.connection
         connection.busy.waits = False
         try:
             if not connection.commit_alone(job):
                 connection.transact([job])
-            elif connection.is_shared:
+            elif not connection.is_last_writer:
                 # A change by which this process is again the last to commit.
                 ours = WriteJob(
                     self._loop.create_future(), work=lambda transaction: transaction.next_version()
