@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.app import open_store
+from holdfast.errors import StoreUnavailableError
 from holdfast.kit.outbox import DELIVERY_CLAIM, Deliveries, Delivery, Endpoint, Event, Outbox, OutboxModels
 from holdfast.kit.outbox.models import DELIVERY_INDEXES, OUTBOX_MODELS
 from holdfast.kit.processes.decision import differs, release_of
@@ -101,6 +102,7 @@ async def test_releases_with_and_without_the_index_find_each_others_deliveries(
             assert await _of_event(opened, event_id, models) == ["one", "two"]
     dropped = await store.migrate(MigrationRequest(drop=True))
     assert dropped == ["drop index holdfast_deliveries__eventId"]
+    await _ask_without_index(earlier, engine)
     # One that is started on a store without it, after a rollback, builds it of what newer processes stored.
     assert await earlier.migrate() == ["create index holdfast_deliveries__eventId"]
     await _send(store, "between", "one")
@@ -108,6 +110,15 @@ async def test_releases_with_and_without_the_index_find_each_others_deliveries(
     assert await _of_event(earlier, "between", EARLIER) == ["one"]
     await earlier.close()
     await store.close()
+
+
+async def _ask_without_index(earlier: Store, engine: str) -> None:
+    """PostgreSQL answers by a scan; SQLite is told which index to use, and refuses."""
+    if engine == "postgres":
+        assert await _of_event(earlier, "after", EARLIER) == ["one", "two"]
+        return
+    with pytest.raises(StoreUnavailableError, match="no such index"):
+        await _of_event(earlier, "after", EARLIER)
 
 
 def test_releases_with_and_without_the_index_store_deliveries_alike() -> None:
