@@ -2,29 +2,27 @@
 
 Ours is `Outbox.send_many`, or `Outbox.send`. The peer is PGQueuer's batch call; the bare loop inserts into
 the smallest table that a sender could claim from, one statement a batch. The floor inserts the same documents
-as ours into our table.
+as ours into our table and keeps our promises (`floor_deliveries`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 
 import asyncpg
 import msgspec
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.queries import Queries
 
-from bench import raw_postgres, raw_sqlite
+from bench import raw_sqlite
+from bench.floor_deliveries import open_floor
 from bench.kit_outbox import new_body
 from bench.measure import Goal, Place, Workload, beside
-from bench.raw_outbox import COLUMNS, delivery_row, new_delivery, sqlite_insert
 from holdfast import ids
 from holdfast.app import open_store
-from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
 from holdfast.store import create
 
 BATCH = 100
@@ -96,42 +94,18 @@ def bare(url: str) -> AsyncIterator[Enqueue]:
     return bare_sqlite(url) if url.startswith("sqlite") else bare_postgres(url)
 
 
-async def floor_sqlite(url: str) -> AsyncIterator[Enqueue]:
-    link = raw_sqlite.connect(url, OUTBOX_MODELS.all)
-    group = raw_sqlite.GroupCommit(link)
+async def floor(url: str) -> AsyncIterator[Enqueue]:
+    """The same promises kept by hand, on our table with our indexes and documents."""
+    deliveries = await open_floor(url)
 
     async def enqueue(bodies: Sequence[bytes]) -> None:
-        now, at_us = datetime.now(UTC), time.time_ns() // 1_000
-        rows = [delivery_row(new_delivery(body, now), at_us) for body in bodies]
-        if len(rows) == 1:
-            link.execute(sqlite_insert(1), rows[0])  # in place, as a lone commit of ours
+        if len(bodies) == 1:
+            await deliveries.put_out(bodies[0], "thing.made")
         else:
-            await group.put([*chain.from_iterable(rows)], sqlite_insert(len(rows)))
+            await deliveries.put_out_many(bodies, "thing.made")
 
     yield enqueue
-    group.close()
-
-
-async def floor_postgres(url: str) -> AsyncIterator[Enqueue]:
-    link = await raw_postgres.connect(url, OUTBOX_MODELS.all)
-    statement = raw_postgres.MarkedStatement(Delivery)
-    assert statement.names == COLUMNS
-
-    async def enqueue(bodies: Sequence[bytes]) -> None:
-        now = datetime.now(UTC)
-        rows = [delivery_row(new_delivery(body, now), now) for body in bodies]
-        if len(rows) == 1:
-            await statement.execute(link, *rows[0])
-        else:
-            await statement.execute_rows(link, rows)
-
-    yield enqueue
-    await link.close()
-
-
-def floor(url: str) -> AsyncIterator[Enqueue]:
-    """The driver on our table, with our indexes, documents and promises; none of our code."""
-    return floor_sqlite(url) if url.startswith("sqlite") else floor_postgres(url)
+    await deliveries.close()
 
 
 async def events_per_s(size: int, enqueue: Enqueue, place: Place) -> float:

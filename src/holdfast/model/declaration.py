@@ -38,6 +38,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     path_only: tuple[str, ...]
     all_columns: bool
     counters: tuple[str, ...]
+    columns: tuple[str, ...]
     upgrades: Mapping[int, Upgrade]
 
 
@@ -159,11 +160,14 @@ class FieldResolver:
             raise DeclarationError(f"{self._where}: a claim needs `due: datetime | None` and `fence: int`")
         return columns
 
-    def add_counters(self) -> None:
-        """Give each counter its column."""
+    def add_columns(self) -> None:
+        """Give each counter its column, and each field that is declared to have one."""
         for name in self._declared.counters:
             if self.column(name).kind != "integer" or self.column(name).nullable:
                 raise DeclarationError(f"{self._where}: a counter is a field of type int", name)
+        for name in self._declared.columns:
+            if self.column(name).kind == "list":
+                raise DeclarationError(f"{self._where}: a list has no column; index its items", name)
 
     def never_empty(self) -> tuple[Column, ...]:
         """Return the columns that can't be empty: the tenant and the lane."""

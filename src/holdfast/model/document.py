@@ -51,6 +51,7 @@ def document(
     path_only: Iterable[str] = (),
     all_columns: bool = False,
     counters: Iterable[str] = (),
+    columns: Iterable[str] = (),
     upgrades: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[type[D]], type[D]]:
     """Declare where and how a document is stored; an error in the declaration raises here, at import.
@@ -59,10 +60,10 @@ def document(
     front of a name is the environment's prefix. `tenant` is the field that names the owning tenant; a
     tenant's own document names its id there. `path_only` fields are known from the path and not stored
     again. With `all_columns` every field is a column on the SQL engines, for those who read the table with
-    SQL. `counters` are whole numbers that upserts add to: columns, though no index holds them. Without
-    `access` only the service itself may read and write. `membership` marks the collection that gives people
-    their roles. `upgrades[n]` turns the stored fields of version n into version n + 1 when a document is
-    read.
+    SQL. `counters` are whole numbers that upserts add to: columns, though no index holds them. `columns` are
+    other such fields, as those by which processes of an earlier release still look. Without `access` only the
+    service itself may read and write. `membership` marks the collection that gives people their roles.
+    `upgrades[n]` turns the stored fields of version n into version n + 1 when a document is read.
 
     Example:
         @document("watchChannels/{channel_id}", indexes=[Index("status", "expiration")])
@@ -77,7 +78,7 @@ def document(
             path=path, id=id, tenant=tenant, indexes=tuple(indexes), lifecycle=lifecycle,
             immutable=tuple(immutable), append_only=append_only, retention=retention, access=access,
             membership=membership, claim=claim, path_only=tuple(path_only), all_columns=all_columns,
-            counters=tuple(counters), upgrades=dict(upgrades or {}),
+            counters=tuple(counters), columns=tuple(columns), upgrades=dict(upgrades or {}),
         )  # fmt: skip
         _SCHEMAS[cls] = Schema(cls, declared)
         return cls

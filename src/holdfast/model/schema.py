@@ -95,7 +95,7 @@ class Schema(Generic[D]):
         self.membership = declared.membership
         self.indexes = names.indexes()
         names.check()
-        names.add_counters()
+        names.add_columns()
         self.immutable = names.immutable()
         self.immutable_values = attrgetter(*self.immutable) if self.immutable else _no_values
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import InvalidError, NotFoundError
+from holdfast.errors import BadIdError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.models import (
@@ -21,11 +21,14 @@ from holdfast.kit.outbox.models import (
     DeliveryStatus,
     OutboxModels,
     chunk_id,
+    delivery_id,
     every_status,
 )
+from holdfast.model import Index, schema_of
 from holdfast.store import Query, QueryPage, Snapshot, Store, Transaction, put
 
 BATCH: Final = 100
+_BY_EVENT: Final = Index("event_id")
 SAMPLE_MAX: Final = 20
 ATTEMPTS: Final = 100
 REPLAYABLE: Final[tuple[DeliveryStatus, ...]] = ("dead", "failed", "delivered", "skipped", "cancelled")
@@ -97,9 +100,20 @@ class Deliveries:
         return await self.find(Selection(endpoint_id=endpoint_id), limit=limit, cursor=cursor)
 
     async def of_event(self, event_id: str) -> list[Delivery]:
-        """Return an event's deliveries, one per endpoint."""
-        query = Query(self._models.delivery).where("event_id", "==", event_id)
-        return [item.doc async for item in self._store.scan(query)]
+        """Return an event's deliveries, one per endpoint, in the order of their ids.
+
+        Found by the beginning of their ids unless the class has an index of event ids; those of events whose
+        ids begin with this one and `~` are then read too, and left out.
+        """
+        kind = self._models.delivery
+        if _BY_EVENT in schema_of(kind).declared.indexes:
+            query = Query(kind).where("event_id", "==", event_id)
+            return [item.doc async for item in self._store.scan(query)]
+        begun = self._store.scan_by_prefix(kind, delivery_id(event_id, ""))
+        try:
+            return [item.doc async for item in begun if item.doc.event_id == event_id]
+        except BadIdError:  # no delivery can have such an id
+            return []
 
     async def attempts(self, delivery: Delivery) -> list[Attempt]:
         """Return every attempt of a delivery, the first one first."""

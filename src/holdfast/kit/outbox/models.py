@@ -57,7 +57,6 @@ DELIVERY_INDEXES: Final = (
     Index("status", "-created_at"),
     Index("status", "-created_at", across="tenants"),
     Index("endpoint_id", "status", "-created_at"),
-    Index("event_id"),
 )
 DEAD_LETTER_INDEXES: Final = (
     Index("resolved", "-died_at"),
@@ -180,6 +179,8 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     retention=Retention("finished_at", after_s=FINISHED_KEPT_S),
     claim=DELIVERY_CLAIM,
     access=MEMBERS_READ,
+    # Processes of an earlier release look for an event's deliveries by it, in an index of theirs.
+    columns=["event_id"],
 )
 class Delivery(Document, rename="camel"):
     """One event for one endpoint, with all that sending it needs and its history.

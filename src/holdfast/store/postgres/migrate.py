@@ -26,6 +26,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable
+from holdfast.store.postgres.storage import create_storage, inspect_storage, storage_step
 from holdfast.store.postgres.views import create_view
 from holdfast.store.postgres.writer import VERSIONS_PER_BLOCK
 from holdfast.store.sql.migration import MigrationStep, create_statements, plan_table, select_steps
@@ -41,7 +42,8 @@ def ddl(catalog: Catalog) -> list[str]:
     for schema in catalog.schemas:
         mapping = PostgresTable(schema, catalog.table(schema))
         statements += [
-            *create_statements(mapping.tables), *create_view(mapping.view), *security.protect(mapping),
+            *create_statements(mapping.tables), *create_storage(mapping.table), *create_view(mapping.view),
+            *security.protect(mapping),
         ]  # fmt: skip
     return statements
 
@@ -105,8 +107,10 @@ class PostgresMigration:
         if not found.has_own_tables:
             label = "create the store's own tables"
             steps.append(MigrationStep(label=label, statements=tuple(_own_tables()), unused=True))
+        storage = await inspect_storage(connection, [one.table for one in mappings])
         for mapping in mappings:
             steps += plan_table(mapping, found, request)
+            steps += storage_step(mapping.table, storage, is_new=mapping.table not in found.columns)
         return select_steps([*steps, *self._security_steps(mappings, found)], request)
 
     def _security_steps(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import to_us
@@ -37,6 +38,14 @@ def statement_slices(items: list[T], rows_max: int) -> Iterator[list[T]]:
         size = 1 << (most.bit_length() - 1) if most >= 8 * _STEP else most - most % _STEP or most
         yield items[start : start + size]
         start += size
+
+
+def _stored_times(times: list[datetime | None]) -> list[int | None]:
+    """Return times as they are stored; one that all share, as in a batch, is converted once."""
+    first = times[0]
+    if times[-1] == first and times.count(first) == len(times):
+        return [None if first is None else to_us(first)] * len(times)
+    return [None if time is None else to_us(time) for time in times]
 
 
 class SqliteTable(TableMapping):
@@ -99,7 +108,7 @@ class SqliteTable(TableMapping):
                 bound += (one.key, version, *choose(one.values), one.body.decode())
         width = len(self.names)
         for position in self._times_in_row:
-            bound[position::width] = [time and to_us(time) for time in bound[position::width]]
+            bound[position::width] = _stored_times(bound[position::width])
         return bound
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, list[Any]]:

@@ -93,6 +93,7 @@ def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
     tenant="tenant_id",
     indexes=[
         *DELIVERY_INDEXES,
+        Index("event_id"),
         Index("endpoint_id", "-created_at"),
         Index("status", "next_attempt_at"),
         Index("resident_id", "-created_at"),
