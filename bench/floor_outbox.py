@@ -1,15 +1,16 @@
 """The outbox by hand, under our promises: the floor of the outbox from end to end.
 
-Straight lines for one endpoint on our tables, indexes and documents; none of our code but sender, signing and,
-on PostgreSQL, the statement's text. What it keeps: a delivery is validated by decoding what was encoded, and
-created as claimed (owner, fence, lease) with a version; other processes are notified of each commit; an
-endpoint's state, concurrency, circuit and rate are looked at before a send, and no send outlives its lease; the
-attempt is recorded as ours is, cleaned and masked, and settles the delivery by an update under fence and state
-whose outcome is known for each; on SQLite checkpoints are made beside the writer.
+Straight lines for one endpoint on our tables, indexes and documents; none of our code but sender, signing
+and, on PostgreSQL, the statement's text. What it keeps: a delivery is validated by decoding what was encoded,
+and created as claimed (owner, fence, lease) with a version; other processes are notified of each commit; an
+endpoint's state, concurrency, circuit and rate are looked at before a send, and no send outlives its lease;
+the attempt is recorded as ours is, cleaned and masked, and settles the delivery by an update under fence and
+state whose outcome is known for each; on SQLite checkpoints are made beside the writer.
 
 What it leaves out: any other answer than success (it ends the run), retries, dead letters, order, rates and
-several endpoints; checks of fields that it fills itself, and the validation of the patch that settles; limits of
-sizes but the body's; faults of single documents, which fail their batch; SQLite's mark of the newest commit.
+several endpoints; checks of fields that it fills itself, and the validation of the patch that settles; limits
+of sizes but the body's; faults of single documents, which fail their batch; SQLite's mark of the newest
+commit; deliveries for which the dispatcher has no room.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -154,7 +155,8 @@ class FloorOutbox:
         self._waiting: deque[Claimed] = deque()
         self._committed = False  # something waits for the next iteration
         self._in_flight = self._reserved = self._failures = self._reported = 0
-        self._active, self._rate, self._closed_until = True, None, 0.0
+        self._active, self._closed_until = True, 0.0
+        self._rate: float | None = None
         self._texts: dict[tuple[tuple[str, str], ...], str] = {}
         self._wake = asyncio.Event()
         self._claims = claims
@@ -228,7 +230,7 @@ class FloorOutbox:
         end(await self._sender.send(request))
 
     def _end(
-        self, delivery: FloorDelivery, signed: list[tuple[str, str]], at: datetime, started_s: float,
+        self, delivery: FloorDelivery, signed: Sequence[tuple[str, str]], at: datetime, started_s: float,
         result: SendResult,
     ) -> None:  # fmt: skip
         if not isinstance(result, ReceiverResponse) or not 200 <= result.status < 300:

@@ -30,7 +30,7 @@ _SETTLED_ARRAYS = ("text[]", "bigint[]", "timestamptz[]", "text[]", "timestamptz
                    "bigint[]")  # fmt: skip
 # By an array, not a join: a planner without statistics would scan the table for the join.
 _CLAIM = (
-    f'UPDATE {_TABLE} SET "nextAttemptAt" = $1, fence = fence + 1, owner = $2, status = \'sending\','
+    f"UPDATE {_TABLE} SET \"nextAttemptAt\" = $1, fence = fence + 1, owner = $2, status = 'sending',"
     f" _version = nextval('{SEQUENCE}') WHERE _key = any(array("
     f" SELECT _key FROM {_TABLE} WHERE _key <> '/holdfast_deliveries__due'"
     ' AND "nextAttemptAt" <= $3'
@@ -43,7 +43,8 @@ class FloorPostgres:
 
     def __init__(self, links: list[Any], *, owner: str | None) -> None:
         self._writing, self._claiming, self._listening = links
-        self._status, self._owner, self._fence = ("sending", OWNER, 1) if owner else ("pending", None, 0)
+        self._owner = owner
+        self._status, self._fence = ("sending", 1) if owner else ("pending", 0)
         self._loop = asyncio.get_running_loop()
         self._rows: list[tuple[Any, ...]] = []
         self._callers: list[asyncio.Future[None]] = []

@@ -7,6 +7,7 @@ import mmap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -38,7 +39,7 @@ _CLAIM = (
 
 @cache
 def _insert_sql(rows: int) -> str:
-    """Bind the version, status, fence and owner, which all share, and each row's key, times, event and body."""
+    """Bind the version, status, fence and owner, which all share, and each row's own values."""
     row = "(?{}, ?1, '-', NULL, ?2, ?{}, 'ep', ?{}, ?{}, ?3, ?4, ?{})"
     values = ", ".join(row.format(*range(first, first + 5)) for first in range(5, 5 + 5 * rows, 5))
     return f"INSERT INTO holdfast_deliveries ({_NAMES}) VALUES {values}"
@@ -82,7 +83,8 @@ class FloorSqlite:
         self._copying = raw_sqlite.connect(url)
         self._reading = raw_sqlite.connect(url)
         self._board = _open_board(path)
-        self._status, self._owner, self._fence = ("sending", OWNER, 1) if owner else ("pending", None, 0)
+        self._owner = owner
+        self._status, self._fence = ("sending", 1) if owner else ("pending", 0)
         self._loop = asyncio.get_running_loop()
         self._batch, self._is_writing = _Batch([], [], []), False
         self._jobs: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
@@ -219,7 +221,7 @@ class FloorSqlite:
             link.close()
 
 
-def _us(at: Any) -> int:
+def _us(at: datetime) -> int:
     return round(at.timestamp() * 1e6)
 
 
