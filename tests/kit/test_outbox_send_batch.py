@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import AlreadyExistsError, BadQueryError, HoldfastError, WrongTypeError
-from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox, send_batch
 from holdfast.model import Document
 from holdfast.store import Query, Store
 from holdfast.store.commit import Commit
@@ -120,6 +120,24 @@ async def test_what_was_committed_is_sent_though_its_caller_was_cancelled(live_s
         await asyncio.gather(*tasks, return_exceptions=True)
         await until(lambda: dispatcher.status().settled == 4)
     assert set((await _stored(live_store)).values()) == {"delivered"}
+    assert _held(dispatcher) == 0
+
+
+async def test_a_fault_while_sends_are_prepared_reaches_their_callers(
+    live_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with receiving() as receiver, dispatching(live_store) as dispatcher:
+        endpoint = await endpoint_at(live_store, receiver.url())
+        outbox = Outbox(live_store, local_dispatcher=dispatcher)
+        await outbox.send(_event("first"), [endpoint])
+
+        def fail(documents: object) -> None:
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(send_batch, "create_many", fail)
+        sent = await _send_all(outbox, [_event(f"e{n}") for n in range(4)], [endpoint])
+        assert [type(one) for one in sent] == [list, RuntimeError, RuntimeError, RuntimeError]
+        await until(lambda: dispatcher.status().settled == 2)
     assert _held(dispatcher) == 0
 
 

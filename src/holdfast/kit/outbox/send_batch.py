@@ -59,6 +59,13 @@ class SendBatch:
         sends, self._waiting = [one for one in self._waiting if not one.future.done()], []
         if not sends:
             return
+        try:
+            self._start(self._prepare(sends))
+        except Exception as fault:  # nobody awaits this callback
+            self._end(sends, [fault] * len(sends))
+
+    def _prepare(self, sends: list[_WaitingSend]) -> list[_WaitingSend]:
+        """Claim and encode; return those that were not refused."""
         if self._handoff is not None:
             places = self._handoff.claim([send.deliveries for send in sends])
             for send, claimed in zip(sends, places, strict=True):
@@ -70,9 +77,11 @@ class SendBatch:
             else:
                 send.writes = writes
                 prepared.append(send)
-        self._start(prepared)
+        return prepared
 
     def _start(self, sends: list[_WaitingSend]) -> None:
+        if not sends:
+            return
         try:
             committing = self._store.start_settle([send.writes for send in sends])
         except Exception as fault:
@@ -104,7 +113,8 @@ class SendBatch:
         self._commit()
         if self._handoff is not None:
             for send, outcome in zip(sends, outcomes, strict=True):
-                self._handoff.end(send.places, committed=not isinstance(outcome, BaseException))
+                places, send.places = send.places, ()
+                self._handoff.end(places, committed=not isinstance(outcome, BaseException))
 
 
 def creates(commits: Sequence[Sequence[Delivery]]) -> list[list[Write] | HoldfastError]:
