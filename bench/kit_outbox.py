@@ -15,9 +15,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from bench.floor_outbox import OWNER, FloorOutbox, FloorStore
+from bench.floor_outbox_postgres import FloorPostgres
+from bench.floor_outbox_sqlite import FloorSqlite
 from bench.measure import SLOW_TURNS, Goal, Place, Ways, Workload
 from bench.peers import Peer, through_huey, through_pgqueuer
-from bench.raw_outbox import RawLoop, new_delivery, open_book
+from bench.raw_outbox import new_delivery, open_book
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import (
@@ -121,13 +124,20 @@ async def ours_on(url: str, port: int) -> AsyncIterator[Ours]:
     await store.close()
 
 
+async def floor_store(url: str, *, make: bool, owner: str | None) -> FloorStore:
+    """Open the deliveries' table for the floor; with an owner, what it inserts is claimed."""
+    if url.startswith("sqlite"):
+        return FloorSqlite(url, make=make, owner=owner)
+    return await FloorPostgres.open(url, make=make, owner=owner)
+
+
 @contextlib.asynccontextmanager
-async def raw_on(url: str, port: int, *, claims: bool = False) -> AsyncIterator[RawLoop]:
+async def floor_on(url: str, port: int, *, claims: bool = False) -> AsyncIterator[FloorOutbox]:
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
-    target = f"http://127.0.0.1:{port}/hook"
-    loop = RawLoop(await open_book(url, make=not claims), sender, url=target, sign=SIGN, claims=claims)
-    yield loop
-    await loop.close()
+    store = await floor_store(url, make=not claims, owner=OWNER)
+    outbox = FloorOutbox(store, sender, url=f"http://127.0.0.1:{port}/hook", sign=SIGN, claims=claims)
+    yield outbox
+    await outbox.close()
     await sender.close()
 
 
@@ -145,7 +155,7 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
         async with (
             ours_on(place.url(engine), port) as ours,
             _peer(place, engine, peers_port) as peer,
-            raw_on(place.url(engine), port) as raw,
+            floor_on(place.url(engine), port) as floor,
         ):
 
             async def arrived() -> int:
@@ -158,7 +168,7 @@ async def against_peer(place: Place, engine: str) -> AsyncIterator[Ways]:
             yield Ways(
                 lambda: end_to_end(many, ours.put_out, ours.settled),
                 through_peer,
-                lambda: end_to_end(many, raw.put_out, raw.newly_settled),
+                lambda: end_to_end(many, floor.put_out, floor.newly_settled),
             )
 
 
@@ -189,7 +199,7 @@ async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Ways]:
     await store.migrate()
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
     outbox = Outbox(store)
-    book = await open_book(place.url(engine), marked=False)
+    book = await open_book(place.url(engine))
 
     async def ours(body: bytes) -> None:
         await outbox.send(Event(type="thing.made", body=body), [endpoint])
@@ -224,7 +234,7 @@ async def _pile_up(store: Store, url: str, count: int) -> None:
 
 
 BOTH = ("sqlite full", "postgres")
-FLOOR = "raw loop on our tables"
+FLOOR = "by hand on our tables"
 WORKLOADS = [
     Workload(
         name="outbox end to end, 100 callers", engines=("sqlite full",), unit="events/s",

@@ -1,7 +1,7 @@
 """The outbox beside a loop for speed alone, in one process and in two; and its latency in two.
 
-The floor is a loop with none of our code but the sender, on our tables: in one process it hands over what was
-put out, in two the second claims it. `python -m bench.outbox_processes ours|floor URL PORT` is the second
+The floor is the outbox by hand (`floor_outbox`): in one process it hands over what was put out, in two the
+second claims it. `python -m bench.outbox_processes ours|floor URL PORT` is the second
 process: a dispatcher on the same store.
 """
 
@@ -17,10 +17,20 @@ from functools import partial
 
 import uvloop
 
-from bench.kit_outbox import FLOOR, SIGN, PutOut, end_to_end, ours_on, raw_on, signing, steadily
+from bench.floor_outbox import new_delivery
+from bench.kit_outbox import (
+    FLOOR,
+    SIGN,
+    PutOut,
+    end_to_end,
+    floor_on,
+    floor_store,
+    ours_on,
+    signing,
+    steadily,
+)
 from bench.measure import SLOW_TURNS, Goal, Open, Place, Ways, Workload
 from bench.minimal_outbox import SENDS_MAX, MinimalOutbox
-from bench.raw_outbox import new_delivery, open_book
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
@@ -74,14 +84,14 @@ async def sending_on(url: str, port: int) -> AsyncIterator[PutOut]:
 @contextlib.asynccontextmanager
 async def inserting_on(url: str, port: int) -> AsyncIterator[PutOut]:
     """The same by hand."""
-    book = await open_book(url)
+    store = await floor_store(url, make=True, owner=None)
 
     async def put_out(body: bytes) -> None:
-        await book.insert(new_delivery(body))
+        await store.insert(*new_delivery(body, owner=None))
 
     with _dispatcher("floor", url, port):
         yield put_out
-    await book.close()
+    await store.close()
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +101,7 @@ async def in_one_process(place: Place, engine: str) -> AsyncIterator[Ways]:
         port = stack.enter_context(receiving())
         ours = await stack.enter_async_context(ours_on(place.url(engine), port))
         bare = await stack.enter_async_context(minimal_on(place.url(engine), port))
-        floor = await stack.enter_async_context(raw_on(place.url(engine), port))
+        floor = await stack.enter_async_context(floor_on(place.url(engine), port))
         yield Ways(
             lambda: end_to_end(count, ours.put_out, ours.settled),
             lambda: end_to_end(count, bare.put_out, bare.newly_settled),
@@ -133,7 +143,7 @@ async def latency_in_two(place: Place, engine: str) -> AsyncIterator[Ways]:
 async def dispatch(kind: str, url: str, port: int) -> None:
     """Deliver what others put out, until the process is ended."""
     if kind == "floor":
-        async with raw_on(url, port, claims=True):
+        async with floor_on(url, port, claims=True):
             freeze_gc()
             print("ready", flush=True)
             await asyncio.Event().wait()

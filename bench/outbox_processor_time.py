@@ -1,8 +1,8 @@
 """The processor time of an event: `python -m bench.outbox_processor_time [ENGINE]`.
 
-Least of many short interleaved runs, so that it can be compared on a busy machine. Three ways: ours; a loop
-without any of our code but the sender, on our tables and indexes; one for speed alone, on its smallest table.
-What the second takes is the floor of our tables.
+Least of many short interleaved runs, so that it can be compared on a busy machine. Three ways: ours; the
+outbox by hand under our promises (`floor_outbox`), on our tables and indexes; one for speed alone, on its
+smallest table. What the second takes is the floor.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any
 import asyncpg
 import uvloop
 
-from bench.kit_outbox import end_to_end, new_body, ours_on, raw_on
+from bench.kit_outbox import end_to_end, floor_on, new_body, ours_on
 from bench.measure import Place
-from bench.outbox_batches import BATCH, Enqueue, bare, floor, through_holdfast
+from bench.outbox_batches import BATCH, Enqueue, bare, through_holdfast
+from bench.outbox_batches import floor as batch_floor
 from bench.outbox_processes import minimal_on
 from bench.timing_receiver import receiving
 from holdfast.worker import freeze_gc
@@ -77,11 +78,11 @@ async def _end_to_end(place: Place, engine: str) -> AsyncIterator[dict[str, Run]
     async with AsyncExitStack() as stack:
         port = stack.enter_context(receiving())
         ours = await stack.enter_async_context(ours_on(place.url(engine), port))
-        raw = await stack.enter_async_context(raw_on(place.url(engine), port))
+        floor = await stack.enter_async_context(floor_on(place.url(engine), port))
         minimal = await stack.enter_async_context(minimal_on(place.url(engine), port))
         yield {
             "ours": lambda: end_to_end(EVENTS, ours.put_out, ours.settled),
-            "raw loop, our tables": lambda: end_to_end(EVENTS, raw.put_out, raw.newly_settled),
+            "by hand, our tables": lambda: end_to_end(EVENTS, floor.put_out, floor.newly_settled),
             "loop for speed alone": lambda: end_to_end(EVENTS, minimal.put_out, minimal.newly_settled),
         }
 
@@ -94,7 +95,7 @@ async def _enqueue_batches(enqueue: Enqueue) -> None:
 @asynccontextmanager
 async def _batches(place: Place, engine: str) -> AsyncIterator[dict[str, Run]]:
     async with AsyncExitStack() as stack:
-        ways = {"ours": through_holdfast, "driver, our table": floor, "bare loop": bare}
+        ways = {"ours": through_holdfast, "driver, our table": batch_floor, "bare loop": bare}
         opened = {
             name: await stack.enter_async_context(asynccontextmanager(way)(place.url(engine)))
             for name, way in ways.items()

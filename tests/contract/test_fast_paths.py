@@ -40,9 +40,10 @@ from holdfast.store import (
 )
 from holdfast.store.commit import Commit, Expect, Outcome
 from holdfast.store.port import ClaimRequest
-from holdfast.store.sql.blind_patch import blind_patch
+from holdfast.store.sql.blind_patch import blind_patch, blind_patches
 from holdfast.store.sql.write_batch import (
     NewDocuments,
+    PermittedWrites,
     bulk_commits,
     counting_upserts,
     independent_writes,
@@ -130,7 +131,7 @@ CHANGES: list[dict[str, Any]] = [
     {"words": ["x" * 40_000]},
     {"owner": "a\0b"},
 ]
-expectations = st.sampled_from(
+expectations: st.SearchStrategy[Expect] = st.sampled_from(
     [Fence(1)] * 4 + [Fence(0)] * 2 + [Fence(2), Version(0)] + [None] * 4 + [PRESENT, ABSENT]
 )
 # Collections without a claim, and with numbers that upserts count in.
@@ -262,6 +263,35 @@ def bulks(draw: st.DrawFn) -> list[Commit]:
     return made
 
 
+@st.composite
+def dispatched(draw: st.DrawFn) -> list[Commit]:
+    """What a dispatcher's process commits at once: new documents of a tenant, and patches of the same fields
+    by a privileged handle, some of them refused, not plain, or of the same document."""
+    new = [Order(id=f"new-{n:02}", tenant_id="t", due_at=NOON) for n in range(draw(st.integers(0, 12)))]
+    for one in draw(st.lists(st.sampled_from(new), max_size=1)) if new else []:
+        one.id = draw(st.sampled_from(IDS))
+    once = draw(st.sampled_from([True, True, True, False]))
+    ids = draw(st.lists(st.sampled_from(IDS), min_size=2, max_size=20, unique=once))
+    names = draw(st.sampled_from([("status", "owner", "attempts"), ("attempts", "words"), ("note",)]))
+    faulty = draw(st.booleans())
+    values: dict[str, list[Any]] = {
+        "status": ["done", "pending", "pending", "sending"] + ["lost"] * faulty,
+        "owner": [None] * 10 + ["a\0b"] * faulty,
+        "attempts": [1, 7] * 5 + ["seven", 2**64, Increment(1)] * faulty,
+        "words": [[], ["ż"]] * 5 + [["x" * 40_000]] * faulty,
+        "note": ["indexed"],
+    }
+    plain: list[Expect] = [Fence(1), Fence(1), Fence(0), Version(0), None]
+    expected = expectations if faulty else st.sampled_from(plain)
+    found = [
+        patch(Order, id, changes={name: draw(st.sampled_from(values[name])) for name in names},
+              expect=draw(expected))
+        for id in ids
+    ]  # fmt: skip
+    made = [*single([create(one) for one in new], "t"), *single(found, draw(st.sampled_from([None, "t"])))]
+    return draw(st.permutations(made)) if draw(st.booleans()) else made
+
+
 def single(found: list[Write], tenant: str | None) -> list[Commit]:
     return [Commit((write,), tenant) for write in found]
 
@@ -333,6 +363,7 @@ class Pair:
         independent = independent_writes(commits, LISTED)
         patched = sum(not isinstance(one, Write) for one in independent.values())
         self.taken["new documents"] += isinstance(independent, NewDocuments)
+        self.taken["permitted"] += isinstance(independent, PermittedWrites) and patched > 0
         fenced = sum(type(commits[n].writes[0].expect) is Fence for n in independent)
         self.taken["fenced patch"] += fenced
         self.taken["other blind patch"] += patched - fenced
@@ -396,7 +427,34 @@ def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
     assert pair.taken["bulk commit"] > 50
 
 
+def test_a_dispatchers_batches_are_decided_as_by_the_write_rules(pair: Pair) -> None:
+    @settings(
+        max_examples=50,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.tuples(orders, dispatched(), dispatched(), dispatched()))
+    def compare(rounds: Sequence[list[Commit]]) -> None:
+        pair.compare(rounds)
+
+    compare()
+    assert pair.taken["permitted"] > 10
+
+
 @pytest.mark.parametrize("expect", [Fence(1), None])
 def test_some_of_the_random_patches_are_blind_patches_and_some_are_not(expect: Expect) -> None:
     made = [blind_patch(patch(Order, "x", changes=changes, expect=expect)) for changes in CHANGES]
     assert 0 < sum(one is not None for one in made) < len(CHANGES)
+
+
+@settings(max_examples=200, deadline=None, database=None, phases=[Phase.generate])
+@given(dispatched())
+def test_patches_prepared_together_are_those_prepared_alone(commits: list[Commit]) -> None:
+    writes = [commit.writes[0] for commit in commits if commit.writes[0].kind == "patch"]
+    together = blind_patches(writes)
+    alone = [blind_patch(write) for write in writes]
+    assert together is None or together == alone
+    if None not in alone:
+        assert together == alone

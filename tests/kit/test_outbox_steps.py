@@ -296,3 +296,24 @@ async def test_sends_that_outlast_the_end_are_abandoned_and_record_nothing(store
             await receiver.ended.wait()
     left = await state_is(store, "e2", "sending")
     assert (left.attempts, left.fence) == ([], 1)
+
+
+async def test_what_ended_just_before_the_end_is_left_to_its_lease_and_starts_no_other_send(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with receiving() as receiver, dispatching(store) as dispatcher:
+        endpoint = await endpoint_at(store, receiver.url(), concurrency=1)
+        outbox, worker = Outbox(store, local_dispatcher=dispatcher), dispatcher._worker
+        conclude, abandoned = worker._conclude_ended, asyncio.Event()
+
+        def abandon_first() -> None:
+            worker.abandon()
+            conclude()
+            abandoned.set()
+
+        monkeypatch.setattr(worker, "_conclude_ended", abandon_first)
+        await asyncio.gather(*(outbox.send(_event(n), [endpoint]) for n in range(2)))
+        await abandoned.wait()
+        assert (worker.in_flight, worker.counts.sent, worker.counts.delivered) == (0, 1, 0)
+    left = await state_is(store, "e0", "sending")
+    assert (left.attempts, left.fence) == ([], 1)

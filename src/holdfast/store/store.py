@@ -247,7 +247,11 @@ class Store:
 
         Cancelled, the future tells nothing more, and the commit is made or not.
         """
-        committing = self.engine.commit(self._commits((writes,)))
+        return self.start_settle((writes,))
+
+    def start_settle(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
+        """Start many commits as `settle` makes them, for a caller that is no coroutine."""
+        committing = self.engine.commit(self._commits(commits))
         return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:

@@ -81,6 +81,7 @@ class DeliveryWorker:
         self._spawn, self._wake, self._look, self._note = spawn, wake, look, note
         self._retries_us: list[int] = []
         self._started: set[OutgoingAttempt] = set()  # in flight, and no task waits for them
+        self._ended: list[tuple[OutgoingAttempt, SendResult, float]] = []  # by the monotonic clock
         self._idle = asyncio.Event()
         self.in_flight = 0
         self.stopping = False
@@ -121,9 +122,14 @@ class DeliveryWorker:
 
     def _begin(self, attempt: OutgoingAttempt) -> None:
         """Sign and send, by a task only where a connection or a place must be waited for."""
-        queue = attempt.queue
+        queue, delivery = attempt.queue, attempt.claimed.delivery
+        assert queue.sign is not None
         try:
-            self._sign(attempt)
+            # Headers are added also where signing fails midway.
+            attempt.headers += queue.sign(delivery.event_id, to_us(attempt.at) // 1_000_000, delivery.body)
+            if self._headers is not None:
+                attempt.headers += self._headers(delivery, attempt.endpoint)
+            self.counts.sent += 1
             if not (queue.in_doubt or queue.slow or tracing.on):
                 attempt.exchange = self._sender.start(attempt.request(attempt.started_s), attempt.end)
         # Later, because the end of one attempt begins the next.
@@ -137,15 +143,6 @@ class DeliveryWorker:
             self._spawn(self._exchange(attempt))
         else:
             self._started.add(attempt)
-
-    def _sign(self, attempt: OutgoingAttempt) -> None:
-        """Add the request's headers, also where that fails midway."""
-        sign, delivery = attempt.queue.sign, attempt.claimed.delivery
-        assert sign is not None
-        attempt.headers += sign(delivery.event_id, to_us(attempt.at) // 1_000_000, delivery.body)
-        if self._headers is not None:
-            attempt.headers += self._headers(delivery, attempt.endpoint)
-        self.counts.sent += 1
 
     async def _exchange(self, attempt: OutgoingAttempt) -> None:
         """Send by a task. A receiver that may hang or be slow leaves connections to others."""
@@ -171,7 +168,8 @@ class DeliveryWorker:
     def abandon(self) -> None:
         """Close the connections of all sends in flight that no task waits for; their leases end."""
         started, self._started = self._started, set()
-        self.in_flight -= len(started)
+        self.in_flight -= len(started) + len(self._ended)
+        self._ended.clear()  # nobody settles them any more
         for attempt in started:
             attempt.abandon()
 
@@ -189,16 +187,28 @@ class DeliveryWorker:
             if attempt not in self._started:
                 return  # abandoned
             self._started.remove(attempt)
-        try:
-            self._conclude(attempt, result)
-        except Exception as fault:
-            self._note(fault)  # its lease ends, and it is sent again
-        self._go_on(attempt.queue)
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._conclude_ended)
+        self._ended.append((attempt, result, self._clock.monotonic()))
+
+    def _conclude_ended(self) -> None:
+        """Settle what ended in this iteration of the event loop, and send what comes next."""
+        ended, self._ended = self._ended, []
+        now = self._clock.now()
+        for attempt, result, ended_s in ended:
+            try:
+                self._conclude(attempt, result, now=now, ended_s=ended_s)
+            except Exception as fault:
+                self._note(fault)  # its lease ends, and it is sent again
+        self.in_flight -= len(ended)
+        for queue in {attempt.queue: None for attempt, _, _ in ended}:
+            self._go_on(queue)
 
     def _give_up(self, attempt: OutgoingAttempt, fault: Exception) -> None:
         """Leave a delivery to the end of its lease, because of a fault that is not its receiver's."""
         self._note(fault)
         self._finish(attempt, False, hung=False, now=self._clock.monotonic())
+        self.in_flight -= 1
         self._go_on(attempt.queue)
 
     def _finish(self, attempt: OutgoingAttempt, healthy: bool, **measured: Any) -> None:
@@ -206,7 +216,6 @@ class DeliveryWorker:
             self._spawn(self._circuits.record(attempt.queue))
 
     def _go_on(self, queue: EndpointQueue) -> None:
-        self.in_flight -= 1
         if queue.waiting:
             self.send_waiting(queue)  # an answer may let more than one go
         elif queue.may_have_more and queue.wants_refill(self._clock.monotonic()):
@@ -214,32 +223,39 @@ class DeliveryWorker:
         if not self.in_flight:
             self._idle.set()
 
-    def _conclude(self, attempt: OutgoingAttempt, result: SendResult) -> None:
+    def _conclude(
+        self, attempt: OutgoingAttempt, result: SendResult, *, now: datetime, ended_s: float
+    ) -> None:
         queue, delivery = attempt.queue, attempt.claimed.delivery
         endpoint = queue.endpoint or attempt.endpoint  # the endpoint may be no more by now
-        now, now_s = self._clock.now(), self._clock.monotonic()
-        latency_s = now_s - attempt.started_s
+        latency_s = ended_s - attempt.started_s
         number = delivery.attempt_count + 1
         outcome = judge(result, endpoint.retry, attempt=number, now=now, roll=random.random())
-        hung = isinstance(result, SendFailure) and result.reason == "timeout"
-        took_s = latency_s if isinstance(result, SendFailure) else result.latency_s
+        hung, took_s = False, latency_s
+        if isinstance(result, SendFailure):
+            hung = result.reason == "timeout"
+        else:
+            took_s = result.latency_s
         self._finish(
-            attempt, outcome.healthy, hung=hung, now=now_s, took_s=took_s, waited_s=latency_s - took_s
+            attempt, outcome.healthy, hung=hung, now=ended_s, took_s=took_s, waited_s=latency_s - took_s
         )
         if outcome.hold_s:
-            queue.close_until(now_s + outcome.hold_s)
+            queue.close_until(ended_s + outcome.hold_s)
         record_attempt(
             delivery, result, at=attempt.at, latency_s=latency_s, url=queue.recorded_url,
             headers=attempt.headers,
         )  # fmt: skip
         writes = settle_writes(delivery, outcome, now=now, models=self._models)
-        setattr(self.counts, outcome.status, getattr(self.counts, outcome.status) + 1)
+        self._count(outcome.status)
         if endpoint.fifo and outcome.status != "failed":
             self._spawn(self._finish_head(delivery, writes, now))
         else:
             self._settler.add(Settlement(delivery.id, writes, attempt.claimed.until_s))
         if outcome.status != "delivered":
             self._after_failure(queue, delivery, outcome)
+
+    def _count(self, status: str) -> None:
+        setattr(self.counts, status, getattr(self.counts, status) + 1)
 
     def _after_failure(self, queue: EndpointQueue, delivery: Delivery, outcome: AttemptOutcome) -> None:
         if delivery.next_attempt_at is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.clock import Clock
@@ -11,6 +11,9 @@ from holdfast.kit.outbox.delivery_worker import DeliveryWorker
 from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.endpoint_queues import EndpointQueues
 from holdfast.kit.outbox.models import Delivery, Endpoint
+
+# Deliveries claimed before their commit, each with the queue in which it has a place.
+HandoffPlaces = Sequence[tuple[ClaimedDelivery, EndpointQueue]]
 
 
 class DirectHandoff:
@@ -36,34 +39,38 @@ class DirectHandoff:
         loaded = self._queues.loaded
         return all(loaded(endpoint.id) is not None for endpoint in endpoints)
 
-    def claim(self, deliveries: Sequence[Delivery]) -> Callable[[bool], None]:
-        """Claim what there is room for; return what to call once it is known whether that was committed:
-        it sends what was."""
+    def claim(self, commits: Iterable[Sequence[Delivery]]) -> list[HandoffPlaces]:
+        """Claim what there is room for; `end` wants the places of each commit once its outcome is known."""
         now = self._clock.monotonic()
-        places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery, now))]
         until_s = now + self._lease_s
-        for delivery, _ in places:
-            delivery.status = delivery.stored_state("sending")
-            delivery.owner, delivery.fence = self._owner, 1
-            delivery.next_attempt_at = delivery.created_at + self._lease
+        return [
+            [
+                (self._claimed(delivery, until_s), queue)
+                for delivery in deliveries
+                if (queue := self._reserve(delivery, now)) is not None
+            ]
+            for deliveries in commits
+        ]
 
-        def end(committed: bool) -> None:
-            for delivery, queue in places:
-                queue.unreserve()
-                if committed:
-                    self._send(ClaimedDelivery(delivery, until_s), queue)
+    def _claimed(self, delivery: Delivery, until_s: float) -> ClaimedDelivery:
+        delivery.status = delivery.stored_state("sending")
+        delivery.owner, delivery.fence = self._owner, 1
+        delivery.next_attempt_at = delivery.created_at + self._lease
+        return ClaimedDelivery(delivery, until_s)
 
-        return end
+    def end(self, places: HandoffPlaces, *, committed: bool) -> None:
+        """Give back the places of one commit; send what was committed.
 
-    def _send(self, claimed: ClaimedDelivery, queue: EndpointQueue) -> None:
-        """Send in the next iteration of the event loop, with all that the same group commit has committed.
-
-        Its other callers then commit again before anything is sent, so that the next group is no smaller.
+        That is in the next iteration of the event loop, with all that the same group commit has committed:
+        its other callers then commit again before anything is sent, so that the next group is no smaller.
         """
-        queue.add(claimed)
-        if not self._committed:
-            asyncio.get_running_loop().call_soon(self._send_committed)
-        self._committed[queue] = None
+        for claimed, queue in places:
+            queue.unreserve()
+            if committed:
+                queue.add(claimed)
+                if not self._committed:
+                    asyncio.get_running_loop().call_soon(self._send_committed)
+                self._committed[queue] = None
 
     def _send_committed(self) -> None:
         queues, self._committed = self._committed, {}

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +15,7 @@ from holdfast import ids, tracing
 from holdfast.errors import HoldfastError, InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
+from holdfast.kit.outbox.direct_handoff import HandoffPlaces
 from holdfast.kit.outbox.dispatcher import Dispatcher
 from holdfast.kit.outbox.models import (
     DISABLED_REASON,
@@ -25,7 +25,8 @@ from holdfast.kit.outbox.models import (
     OutboxModels,
     delivery_id,
 )
-from holdfast.store import Store, Transaction, Write, create, create_many
+from holdfast.kit.outbox.send_batch import SendBatch, creates
+from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
 
@@ -67,6 +68,8 @@ class Outbox:
         self._models = models
         self._handoff = local_dispatcher.handoff if local_dispatcher is not None else None
         self.body_bytes_max = body_bytes_max
+        self._batch = SendBatch(self._store, self._handoff)
+        self._sending = 0  # callers whose commits are under way
         self._locks: dict[str, asyncio.Lock] = {}
 
     def writes(self, event: Event, endpoints: Iterable[Endpoint]) -> list[Write]:
@@ -92,9 +95,9 @@ class Outbox:
             await self._handoff.load(chosen)
         deliveries = self._deliveries(event, chosen)
         if self._handoff is not None:
-            tx.on_end(
-                self._handoff.claim([delivery for delivery, is_ordered in deliveries if not is_ordered])
-            )
+            unordered = [delivery for delivery, is_ordered in deliveries if not is_ordered]
+            (places,) = self._handoff.claim([unordered])
+            tx.on_end(lambda committed: self._end(places, committed))
         for delivery, is_ordered in deliveries:
             if is_ordered:
                 await ordering.join(tx, delivery, models=self._models, now=delivery.created_at)
@@ -113,16 +116,30 @@ class Outbox:
         if handoff is not None and not handoff.has_loaded(chosen):
             await handoff.load(chosen)
         deliveries = self._new_deliveries(event, chosen, self._store.clock.now())
-        end = None if handoff is None else handoff.claim(deliveries)
+        self._sending += 1
+        try:
+            if self._sending > 1 and deliveries and not also:
+                await self._batch.add(deliveries)
+            else:
+                await self._commit(deliveries, also)
+        finally:
+            self._sending -= 1
+        return [delivery.id for delivery in deliveries]
+
+    async def _commit(self, deliveries: list[Delivery], also: Sequence[Write]) -> None:
+        """Commit deliveries with the caller's writes; alone, without waiting for other callers."""
+        places = () if self._handoff is None else self._handoff.claim([deliveries])[0]
         committed = False
         try:
             if deliveries or also:
                 await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
             committed = True
         finally:
-            if end is not None:
-                end(committed)
-        return [delivery.id for delivery in deliveries]
+            self._end(places, committed)
+
+    def _end(self, places: HandoffPlaces, committed: bool) -> None:
+        if self._handoff is not None:
+            self._handoff.end(places, committed=committed)
 
     async def send_many(
         self, events: Iterable[Event], endpoints: Iterable[Endpoint]
@@ -156,18 +173,18 @@ class Outbox:
 
     async def _commit_each(self, commits: list[list[Delivery]]) -> list[HoldfastError | None]:
         """Commit each list of deliveries by itself; return why not, where one was refused."""
-        ends = [] if self._handoff is None else [self._handoff.claim(deliveries) for deliveries in commits]
+        claimed = [] if self._handoff is None else self._handoff.claim(commits)
         refusals: list[HoldfastError | None] | None = None
         try:
-            writes = _creates(commits)
+            writes = creates(commits)
             made = [some for some in writes if not isinstance(some, HoldfastError)]
             outcomes = iter(await self._store.settle(made))
             results = [some if isinstance(some, HoldfastError) else next(outcomes) for some in writes]
             refusals = [result if isinstance(result, HoldfastError) else None for result in results]
             return refusals
         finally:
-            for number, end in enumerate(ends):
-                end(refusals is not None and refusals[number] is None)
+            for number, places in enumerate(claimed):
+                self._end(places, refusals is not None and refusals[number] is None)
 
     async def _send_ordered(
         self, ordered: list[str], event: Event, endpoints: list[Endpoint], also: Sequence[Write]
@@ -228,19 +245,3 @@ class Outbox:
 
 def _make_with(fields: Mapping[str, Any], kind: type[Delivery], /, **given: Any) -> Delivery:
     return kind(**given, **fields)
-
-
-def _creates(commits: list[list[Delivery]]) -> list[list[Write] | HoldfastError]:
-    """Return the creates of each list of deliveries, or why one of them is refused."""
-    try:
-        writes = iter(create_many(chain.from_iterable(commits)))
-    except HoldfastError:
-        return [_creates_of(deliveries) for deliveries in commits]
-    return [list(islice(writes, len(deliveries))) for deliveries in commits]
-
-
-def _creates_of(deliveries: list[Delivery]) -> list[Write] | HoldfastError:
-    try:
-        return [create(delivery) for delivery in deliveries]
-    except HoldfastError as refusal:
-        return refusal

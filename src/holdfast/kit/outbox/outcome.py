@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -160,8 +162,14 @@ def _attempt_writes(delivery: Delivery, models: OutboxModels) -> list[Write]:
 
 def _fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
     """Patch these fields under the fencing number; the others are as they were claimed."""
-    changes = {name: getattr(delivery, name) for name in names}
+    changes = dict(zip(names, _reader(names)(delivery), strict=True))
     return patch(type(delivery), delivery.id, changes=changes, expect=Fence(delivery.fence))
+
+
+@lru_cache(maxsize=64)
+def _reader(names: tuple[str, ...]) -> Callable[[Delivery], tuple[Any, ...]]:
+    """Return what reads these fields, of which there are several, in one call."""
+    return attrgetter(*names)
 
 
 def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime) -> Write:

@@ -17,7 +17,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite, NewDocuments
+from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite, NewDocuments, PermittedWrites
 from holdfast.store.write_rules import Change, Current, check_create, decide
 
 DocumentKey = tuple[Schema[Any], str]
@@ -92,6 +92,9 @@ class Batch:
         if isinstance(self._independent, NewDocuments):
             self._create_all([commit.writes[0] for commit in commits])
             return
+        if isinstance(self._independent, PermittedWrites):
+            self._make_all(commits)
+            return
         for number, commit in enumerate(commits):
             if number in self._bulk:
                 self._add_bulk(number, commit)
@@ -124,14 +127,24 @@ class Batch:
             if isinstance(write, BlindPatch):
                 self._patch(number, write, commit, version=version)
             else:
-                self._create(number, write, commit, version=version)
+                check_create(write, commit)
+                self._create(number, write, version=version)
         except HoldfastError as refusal:
             self.outcomes.append(refusal)
         else:
             self.outcomes.append(Committed((version,)))
 
-    def _create(self, number: int, write: Write, commit: Commit, *, version: int) -> None:
-        check_create(write, commit)
+    def _make_all(self, commits: Sequence[Commit]) -> None:
+        """Add the writes of all commits, which only a taken id or unmet conditions can refuse."""
+        versions = [self._next_version() for _ in commits]
+        for number, write in self._independent.items():
+            if isinstance(write, BlindPatch):
+                self._patch(number, write, commits[number], version=versions[number])
+            else:
+                self._create(number, write, version=versions[number])
+        self.outcomes = [Committed((version,)) for version in versions]
+
+    def _create(self, number: int, write: Write, *, version: int) -> None:
         assert write.prepared is not None
         mapping = self._mappings[write.schema]
         change = self._creates.get(write.schema)

@@ -50,7 +50,8 @@ class CommitQueue:
         self._waiting: deque[CommitRequest] = deque()
         self._failed: deque[CommitRequest] = deque()  # each is a batch by itself
         self._idle: deque[IdleWriter] = deque()
-        self._last_taken = 0
+        self._last_taken = 0  # commits
+        self._last_grouped = False  # whether one request had several
         self.closed = False
 
     def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
@@ -90,12 +91,15 @@ class CommitQueue:
 
     async def take(self, writer: PostgresWriter) -> list[CommitRequest]:
         """Return all that waits, up to a batch; empty once closed and drained."""
+        if self._last_grouped:
+            await asyncio.sleep(0)  # those who group commits need one more iteration to do so again
         while True:
             if self._last_taken > 1:
                 # Lets callers whose commits have just returned commit again before the batch is closed.
                 await asyncio.sleep(0)
             if taken := self._pop():
-                self._last_taken = len(taken)
+                self._last_taken = sum([len(request.commits) for request in taken])
+                self._last_grouped = self._last_taken > len(taken)
                 return taken
             if self.closed:
                 return []

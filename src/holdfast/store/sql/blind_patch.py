@@ -8,6 +8,7 @@ do not hold, goes through `decide`, which gives the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -85,24 +86,33 @@ class _PatchPlan:
 
     def patch(self, write: Write) -> BlindPatch | None:
         assert write.changes is not None
-        guard, expected = _guard(write)
         fields = self._struct(**write.changes)
         for name, value in (self._checks.changes(fields) or {}).items():
             setattr(fields, name, value)
         body = _ENCODE(fields)
-        decoded = self._decode(body)
+        return self._encoded(write, body, self._decode(body))
+
+    def patch_all(self, writes: Sequence[Write]) -> Iterable[BlindPatch | None]:
+        """Make many patches, each step for all of them; None for all where a value has to be repaired."""
+        fields = [self._struct(**write.changes or {}) for write in writes]
+        if not self._checks.change_none(fields):
+            return (None,)
+        bodies = list(map(_ENCODE, fields))
+        return map(self._encoded, writes, bodies, map(self._decode, bodies))
+
+    def _encoded(self, write: Write, body: bytes, decoded: Any) -> BlindPatch | None:
+        guard, expected = _guard(write)
         bytes_max = PATCH_BYTES_MAX if type(write.expect) is Fence else PENDING_BYTES_MAX
         state = self._state.read(decoded) if self._state else None
         if len(body) > bytes_max or b"\\u0000" in body or (self._state and state not in self._states):
             return None
-        return BlindPatch(self._group(state, guard), write.key, expected, self._values(decoded), body)
+        group = self._groups.get((state, guard)) or self._group(state, guard)
+        return BlindPatch(group, write.key, expected, self._values(decoded), body)
 
     def _group(self, state: str | None, guard: str | None) -> PatchGroup:
-        group = self._groups.get((state, guard))
-        if group is None:
-            group = self._groups[state, guard] = PatchGroup(
-                self._schema, self._columns, names=self._names, guard=guard, states=self._sources(state)
-            )
+        group = self._groups[state, guard] = PatchGroup(
+            self._schema, self._columns, names=self._names, guard=guard, states=self._sources(state)
+        )
         return group
 
     def _sources(self, state: str | None) -> tuple[str, ...] | None:
@@ -118,9 +128,38 @@ _plans: dict[tuple[Schema[Any], tuple[str, ...]], _PatchPlan | None] = {}
 
 def blind_patch(write: Write) -> BlindPatch | None:
     """Return the write as a blind patch, or None where `decide` must see the document first."""
-    if write.kind != "patch" or write.changes is None or type(write.expect) not in _EXPECTED:
+    plan = _plan(write)
+    if plan is None:
         return None
-    names = tuple(write.changes)
+    try:
+        return plan.patch(write)
+    except _FAULTS:
+        return None
+
+
+def blind_patches(writes: Sequence[Write]) -> list[BlindPatch] | None:
+    """Return writes of the same fields of one class as blind patches, None where one of them can't be one.
+
+    What is not plain or not valid is left to `blind_patch`, which looks at each alone.
+    """
+    plans = set(map(_plan, writes))
+    plan = plans.pop()
+    if plan is None or plans:
+        return None
+    try:
+        patches = list(plan.patch_all(writes))
+    except _FAULTS:
+        return None
+    made = [one for one in patches if one is not None]
+    return made if len(made) == len(writes) else None
+
+
+def _plan(write: Write) -> _PatchPlan | None:
+    """Return what makes a blind patch of the write; None where no patch of these fields or values is one."""
+    changes = write.changes
+    if write.kind != "patch" or changes is None or type(write.expect) not in _EXPECTED:
+        return None
+    names = tuple(changes)
     try:
         plan = _plans[write.schema, names]
     except KeyError:
@@ -128,12 +167,7 @@ def blind_patch(write: Write) -> BlindPatch | None:
             _plans.clear()
         plan = _PatchPlan(write.schema, names) if _patchable(write.schema, names) else None
         _plans[write.schema, names] = plan
-    if plan is None or not _NOT_PLAIN.isdisjoint(map(type, write.changes.values())):
-        return None
-    try:
-        return plan.patch(write)
-    except _FAULTS:
-        return None
+    return plan if plan is not None and _NOT_PLAIN.isdisjoint(map(type, changes.values())) else None
 
 
 def _guard(write: Write) -> tuple[str | None, tuple[int, ...]]:

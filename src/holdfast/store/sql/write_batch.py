@@ -9,13 +9,17 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Write
-from holdfast.store.sql.blind_patch import BlindPatch, blind_patch
+from holdfast.store.sql.blind_patch import BlindPatch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
 IndependentWrite = Write | BlindPatch
 
 
-class NewDocuments(dict[int, IndependentWrite]):
+class PermittedWrites(dict[int, IndependentWrite]):
+    """All commits of a batch: creates that only a taken id can refuse, and blind patches."""
+
+
+class NewDocuments(PermittedWrites):
     """The creates of all commits of a batch: of one collection, and only a taken id can refuse one."""
 
 
@@ -45,9 +49,13 @@ def independent_writes(
     independent: dict[int, IndependentWrite] = {}
     if all(len(commit.writes) != 1 for commit in commits):
         return independent
-    new = new_documents(commits, listed) if len(commits) > 1 else None
-    if new is not None:
-        return NewDocuments(enumerate(new))
+    if len(commits) > 1:
+        new = new_documents(commits, listed)
+        if new is not None:
+            return NewDocuments(enumerate(new))
+        permitted = _permitted_writes(commits, listed)
+        if permitted is not None:
+            return permitted
     uncontended = uncontended_documents(commits)
     for number, commit in enumerate(commits):
         if len(commit.writes) != 1:
@@ -59,6 +67,38 @@ def independent_writes(
         if made is not None:
             independent[number] = made
     return independent
+
+
+def _permitted_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> PermittedWrites | None:
+    """Return the writes of a batch as a dispatcher makes it: new documents and patches of the same fields.
+
+    None where one is something else, or where a document has two: those are looked at one by one.
+    """
+    creates: list[Commit] = []
+    patches: list[tuple[int, Write]] = []
+    found = PermittedWrites()
+    for number, commit in enumerate(commits):
+        if len(commit.writes) != 1:
+            return None
+        write = commit.writes[0]
+        if write.kind == "create":
+            found[number] = write
+            creates.append(commit)
+        else:
+            patches.append((number, write))
+    written = [write for _, write in patches]
+    keys = {(write.schema, write.key) for write in written}
+    if not written or written[0].schema in listed or len(keys) < len(written):
+        return None
+    if creates:
+        new = new_documents(creates, listed)
+        if new is None or not keys.isdisjoint([(write.schema, write.key) for write in new]):
+            return None
+    made = blind_patches(written)
+    if made is None:
+        return None
+    found.update(zip([number for number, _ in patches], made, strict=True))
+    return found
 
 
 def bulk_commits(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> dict[int, BulkWrites]:

@@ -18,7 +18,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
-from holdfast.store.sql.write_batch import NewDocuments, independent_writes
+from holdfast.store.sql.write_batch import PermittedWrites, independent_writes
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import check_create
 
@@ -40,7 +40,7 @@ class WriteBatch:
         self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[BlindPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
         independent = independent_writes(commits, transaction.listed)
-        self._is_permitted = isinstance(independent, NewDocuments)
+        self._is_permitted = isinstance(independent, PermittedWrites)
         for number, write in independent.items():
             if isinstance(write, BlindPatch):
                 tenant = commits[number].tenant if write.group.schema.tenant else None
