@@ -1,7 +1,7 @@
 """The processor time of a usage fact in batches of 100: `python -m bench.metering_processor_time [ENGINE]`.
 
-Ours, the driver on our tables, the bare loop and SQLAlchemy's ORM, as in `kit_metering`; least of many short
-interleaved runs, so that it can be compared on a busy machine.
+Ours, the driver on our tables, the bare loop and SQLAlchemy's ORM in two ways, as in `kit_metering`; least of
+many short interleaved runs, so that it can be compared on a busy machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from functools import partial
 
 import uvloop
 
-from bench.kit_metering import BATCH, Record, bare, floor, new_batches, through_holdfast, through_orm
+from bench.kit_metering import (
+    BATCH,
+    Record,
+    bare,
+    floor,
+    new_batches,
+    through_holdfast,
+    through_orm,
+    through_upserts,
+)
 from bench.measure import Place
 from bench.outbox_processor_time import Run, compare, processor_time
 from holdfast.worker import freeze_gc
@@ -21,6 +30,7 @@ from holdfast.worker import freeze_gc
 BATCHES = 10
 WAYS = {
     "ours": through_holdfast, "driver, our tables": floor, "bare loop": bare, "SQLAlchemy ORM": through_orm,
+    "SQLAlchemy upserts": through_upserts,
 }  # fmt: skip
 
 
