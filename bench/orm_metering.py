@@ -1,9 +1,14 @@
-"""Metering by an ORM, as SQLAlchemy's documentation recommends for many rows at once.
+"""Metering by an ORM in two ways, with mapped classes and a session for each batch.
 
-Mapped classes and a session for each batch: the facts that are stored are looked up, the others inserted by
-"ORM bulk insert", and the sums changed by "ORM bulk update by primary key", all in one transaction. A fact
-counts once and sums are exact whoever else records, too: the sums are locked until the commit, and a batch
-that another one forestalled is recorded again.
+`record` does what SQLAlchemy's documentation recommends for many rows at once: the facts that are stored are
+looked up, the others inserted by "ORM bulk insert", and the sums changed by "ORM bulk update by primary key".
+The sums are locked until the commit, and a batch that another one forestalled is recorded again.
+
+`record_by_upserts` does what the same documentation shows for rows of which some may exist ("ORM upsert
+statements"): the rows are given to `insert().values()`, once for the ledger and once for the sums. Such a
+statement is as long as its rows and compiled for each batch, which takes most of its time.
+
+Both make one transaction of a batch; a fact counts once and sums are exact, whoever else records.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -103,3 +109,33 @@ async def _add(session: AsyncSession, counts: Counter[str], *, day: str) -> None
         await session.execute(update(SumRow), more)
     if first:
         await session.execute(insert(SumRow), first)
+
+
+async def record_by_upserts(
+    sessions: async_sessionmaker[AsyncSession], facts: Sequence[tuple[str, str]], *, at: datetime
+) -> int:
+    """Count the facts that are not counted yet, given by tenant and name; return how many."""
+    # Locked in one order, so that two batches never wait for each other.
+    rows = [
+        {"tenant": tenant, "fact": name, "at": at, "metric": "calls", "value": 1}
+        for tenant, name in sorted(set(facts))
+    ]
+    async with sessions.begin() as session:
+        upsert = _UPSERTS[session.get_bind().dialect.name]
+        keep = upsert(LedgerRow).values(rows).on_conflict_do_nothing().returning(LedgerRow.tenant)
+        new = Counter(await session.scalars(keep))
+        if not new:
+            return 0
+        day = at.date().isoformat()
+        add = upsert(SumRow).values(
+            [{"tenant": one, "metric": "calls", "day": day, "value": n} for one, n in sorted(new.items())]
+        )
+        add = add.on_conflict_do_update(
+            index_elements=[SumRow.tenant, SumRow.metric, SumRow.day],
+            set_={"value": SumRow.value + add.excluded.value},
+        )
+        await session.execute(add)
+    return new.total()
+
+
+_UPSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -132,6 +132,19 @@ def test_the_id_that_is_looked_up_is_the_id_of_the_event(tenant_id: str, name: s
     except InvalidError:
         return
     assert event_id(tenant_id, fact_id(name)) == event.key
+
+
+_ZONES = st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(-timedelta(hours=11))])
+
+
+@given(st.lists(st.datetimes(datetime(2026, 1, 1), datetime(2026, 3, 1), timezones=_ZONES), min_size=1))
+def test_facts_that_share_a_time_or_not_count_for_their_own_days(times: list[datetime]) -> None:
+    facts = [_fact(n, at=at) for n, at in enumerate(time for at in times for time in (at, at, times[0]))]
+    for fact, entry in zip(
+        facts, batch.make_entries([(f, f.name) for f in facts], METER_MODELS), strict=True
+    ):
+        assert entry.day == fact.at.astimezone(UTC).date().isoformat()
+        assert entry.event == fact.event(METER_MODELS)
 
 
 def test_equal_additions_to_a_sum_are_made_once_and_only_of_whole_numbers() -> None:

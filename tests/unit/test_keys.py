@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BadIdError
 from holdfast.model import Document, document, schema_of
-from holdfast.model.path import join_key
+from holdfast.model.path import join_key, join_keys
 
 
 @document("things/{id}")
@@ -31,7 +31,7 @@ IDS: st.SearchStrategy[Any] = (
 )  # fmt: skip
 
 
-def outcome(act: Callable[[], str]) -> Any:
+def outcome(act: Callable[[], object]) -> Any:
     try:
         return act()
     except BadIdError as fault:
@@ -56,3 +56,12 @@ def test_an_id_that_is_found_plain_is_one_that_the_closer_look_accepts(value: An
     of_two = outcome(lambda: join_key((value, "x"), ("id", "other")))
     assert isinstance(single, str) == isinstance(of_two, str)
     assert isinstance(single, str) or single == of_two
+
+
+KEYS = st.lists(st.text(ALPHABET, max_size=4) | st.tuples(IDS) | st.tuples(IDS, IDS), max_size=3)
+
+
+@given(KEYS, st.sampled_from([("id",), ("thing", "id")]))
+def test_many_keys_are_joined_one_by_one_or_refused_alike(many: list[Any], names: tuple[str, ...]) -> None:
+    singly = outcome(lambda: [join_key((one,) if isinstance(one, str) else one, names) for one in many])
+    assert outcome(lambda: join_keys(many, names)) == singly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -72,6 +72,18 @@ def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
     if len(key.encode()) > KEY_BYTES_MAX:
         raise BadIdError(f"the ids of a path take at most {KEY_BYTES_MAX} bytes together")
     return key
+
+
+def join_keys(many: Iterable[str | tuple[str, ...]], names: tuple[str, ...]) -> list[str]:
+    """Return the keys of many documents, each given by its ids or by its only one."""
+    if len(names) > 1:
+        return [join_key((one,) if isinstance(one, str) else one, names) for one in many]
+    return [
+        one
+        if type(one) is str and match_plain_id(one)
+        else join_key((one,) if isinstance(one, str) else one, names)
+        for one in many
+    ]
 
 
 def key_reader(names: tuple[str, ...]) -> Callable[[Any], str]:

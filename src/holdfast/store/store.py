@@ -24,7 +24,7 @@ from holdfast.model.access import ALL_TENANTS
 from holdfast.model.document import Document, schema_of
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
-from holdfast.model.path import join_key, split_key
+from holdfast.model.path import join_key, join_keys, split_key
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
@@ -115,8 +115,7 @@ class Store:
     async def get_many(self, cls: type[D], ids: Iterable[str | tuple[str, ...]]) -> list[Snapshot[D] | None]:
         """Return the documents with these ids in that order, None for missing ones."""
         schema = self._schema(cls)
-        parts = [(one,) if isinstance(one, str) else one for one in ids]
-        keys = [join_key(one, schema.path.parameters) for one in parts]
+        keys = join_keys(ids, schema.path.parameters)
         found = await self.engine.fetch(schema, keys)
         IO_COUNTERS.reads += len(keys)
         return [one if one is not None and self._is_visible(schema, one.doc) else None for one in found]

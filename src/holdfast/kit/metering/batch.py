@@ -60,9 +60,12 @@ def make_entries(facts: Iterable[tuple[Fact, str]], models: MeterModels) -> list
     """Make the ledger events of facts, each given with its `fact_id`."""
     given, days = list(facts), []
     events: list[UsageEventFields] = []
+    last = object()  # facts of a batch often share their time
     for fact, key in given:
-        at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
-        day = at.date().isoformat()
+        if fact.at is not last:
+            last = fact.at
+            at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
+            day = at.date().isoformat()
         days.append(day)
         events.append(models.event(
             tenant_id=fact.tenant_id, fact=key, at=at, month=day[:7], kind=fact.kind,

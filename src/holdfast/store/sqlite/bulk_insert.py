@@ -2,7 +2,8 @@
 
 Each statement releases the GIL and must reacquire it: by hundreds, the rows go in while other threads
 work. Where an id turns out to be taken, or a counting upsert finds its conditions unmet, all of it is rolled
-back, and the slow path finds which.
+back, and the slow path finds which. A commit that is alone in its transaction needs no savepoint for that,
+for which SQLite would copy each page before it changes it: the transaction is rolled back and begun again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sql.write_batch import bulk_writes, new_documents
+from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, new_documents
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 # From how many documents on a savepoint pays.
 COMMITS_MIN: Final = 256
 WRITES_MIN: Final = 16
+
+
+class RefusedInsertError(Exception):
+    """A bulk insert that is alone in its transaction was refused: roll back and decide its commit."""
 
 
 def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
@@ -42,13 +47,26 @@ def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> 
     return [Committed((version,))] * len(commits)
 
 
+def insert_unread(transaction: WriteTransaction, commit: Commit) -> Outcome | None:
+    """Make a commit of many creates and counting upserts alone, which need no read; otherwise None."""
+    bulk = _bulk(transaction, commit)
+    return None if bulk is None or bulk.others else _insert_bulk(transaction, commit, bulk)
+
+
 def insert_writes(transaction: WriteTransaction, commit: Commit) -> Outcome | None:
     """Make a commit that creates many documents, where it succeeds; otherwise None."""
+    bulk = _bulk(transaction, commit)
+    return None if bulk is None else _insert_bulk(transaction, commit, bulk)
+
+
+def _bulk(transaction: WriteTransaction, commit: Commit) -> BulkWrites | None:
     if len(commit.writes) < WRITES_MIN:
         return None
     bulk = bulk_writes(commit, transaction.listed)
-    if not bulk.creates:
-        return None
+    return bulk if bulk.creates else None
+
+
+def _insert_bulk(transaction: WriteTransaction, commit: Commit, bulk: BulkWrites) -> Outcome | None:
     new = {transaction.mappings[schema]: writes for schema, writes in bulk.creates.items()}
     try:
         changes = [decide(write, transaction.current(write), commit=commit) for write in bulk.others]
@@ -68,24 +86,40 @@ def _insert_all(
     counts: Mapping[tuple[Schema[Any], Column], list[Write]] = MappingProxyType({}),
     version: int,
 ) -> bool:
+    if transaction.lone:
+        if not _execute_all(transaction, new, changes, counts=counts, version=version):
+            raise RefusedInsertError
+        return True
     touched = set(transaction.touched)
     transaction.connection.execute("SAVEPOINT bulk_insert")
-    try:
-        for change in changes:
-            transaction.apply(change, version)
-        for mapping, writes in new.items():
-            _insert(transaction, mapping, writes, version=version)
-        made = all(
-            _insert(transaction, transaction.mappings[schema], writes, counted=column, version=version)
-            for (schema, column), writes in counts.items()
-        )
-    except apsw.ConstraintError:
-        made = False
+    made = _execute_all(transaction, new, changes, counts=counts, version=version)
     if not made:
         transaction.connection.execute("ROLLBACK TO bulk_insert")
         transaction.touched = touched
     transaction.connection.execute("RELEASE bulk_insert")
     return made
+
+
+def _execute_all(
+    transaction: WriteTransaction,
+    new: Mapping[SqliteTable, list[Write]],
+    changes: Iterable[Change | None],
+    *,
+    counts: Mapping[tuple[Schema[Any], Column], list[Write]],
+    version: int,
+) -> bool:
+    """Execute the statements; whether all rows were made. Where not, some may have been."""
+    try:
+        for change in changes:
+            transaction.apply(change, version)
+        for mapping, writes in new.items():
+            _insert(transaction, mapping, writes, version=version)
+        return all(
+            _insert(transaction, transaction.mappings[schema], writes, counted=column, version=version)
+            for (schema, column), writes in counts.items()
+        )
+    except apsw.ConstraintError:
+        return False
 
 
 def _insert(
@@ -98,10 +132,14 @@ def _insert(
 ) -> bool:
     """Insert new documents or, with a column, make counting upserts; whether all were made."""
     transaction.touched.add(mapping.schema)
-    connection, made = transaction.connection, 0
+    connection, made, lone = transaction.connection, 0, transaction.lone
     for some in statement_slices([w.prepared for w in writes if w.prepared], mapping.rows_per_statement):
         count = len(some)
-        sql = mapping.insert_many_sql(count) if counted is None else mapping.count_many_sql(counted, count)
+        sql = (
+            mapping.insert_many_sql(count, rolls_back=lone)
+            if counted is None
+            else mapping.count_many_sql(counted, count, rolls_back=lone)
+        )
         connection.execute(sql, mapping.inserted(*some, version=version))
         made += connection.changes()
     return made == len(writes)

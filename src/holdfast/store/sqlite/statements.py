@@ -71,24 +71,32 @@ class SqliteTable(TableMapping):
         self.upsert_sql = f"{self.insert_sql} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
         self.delete_sql = f"DELETE FROM {name} WHERE {quote(KEY)} = ?"
         self.rows_per_statement = STATEMENT_BYTES_MAX // (2 * len(self.names) + 2)
-        self._inserts: dict[int, str] = {}
+        self._inserts: dict[tuple[int, bool], str] = {}
         self._updates: dict[tuple[int, ...], str] = {}
         self._patches: dict[tuple[PatchGroup, int, bool], str] = {}
-        self._counts: dict[tuple[Column, int], str] = {}
+        self._counts: dict[tuple[Column, int, bool], str] = {}
         self.lists = tuple(SqliteListTable(self, i) for i in schema.indexes if i.member is not None)
 
-    def insert_many_sql(self, count: int) -> str:
-        sql = self._inserts.get(count)
+    def insert_many_sql(self, count: int, *, rolls_back: bool = False) -> str:
+        """Return the statement that inserts so many rows; with `rolls_back`, a taken id ends the transaction.
+
+        SQLite then keeps no copy of each page that the statement changes, to undo it alone.
+        """
+        sql = self._inserts.get((count, rolls_back))
         if sql is None:
-            sql = self._inserts[count] = self._insert_head + ",".join([self._insert_row] * count)
+            sql = self._insert_head + ",".join([self._insert_row] * count)
+            if rolls_back:
+                sql = sql.replace("INSERT", "INSERT OR ROLLBACK", 1)
+            self._inserts[count, rolls_back] = sql
         return sql
 
-    def count_many_sql(self, column: Column, count: int) -> str:
+    def count_many_sql(self, column: Column, count: int, *, rolls_back: bool = False) -> str:
         """Return the statement that makes so many counting upserts."""
-        sql = self._counts.get((column, count))
+        sql = self._counts.get((column, count, rolls_back))
         if sql is None:
-            sql = f"{self.insert_many_sql(count)} {counting_clause(self.schema, column, DIALECT)}"
-            self._counts[column, count] = sql
+            insert = self.insert_many_sql(count, rolls_back=rolls_back)
+            sql = f"{insert} {counting_clause(self.schema, column, DIALECT)}"
+            self._counts[column, count, rolls_back] = sql
         return sql
 
     def bind(self, values: tuple[Any, ...], positions: tuple[int, ...]) -> list[Any]:

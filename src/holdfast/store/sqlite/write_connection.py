@@ -16,6 +16,7 @@ import structlog
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed
+from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
 from holdfast.store.sqlite.connections import BusyHandler, Options, one, open_connection
@@ -106,8 +107,15 @@ class WriteConnection:
 
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
+        try:
+            self._transact(jobs, lone=len(jobs) == 1 and len(jobs[0].commits) == 1)
+        except RefusedInsertError:
+            self.roll_back()
+            self._transact(jobs, lone=False)
+
+    def _transact(self, jobs: Sequence[WriteJob], *, lone: bool) -> None:
         transaction, driver = self.transaction, self.driver
-        transaction.touched = set()
+        transaction.touched, transaction.lone = set(), lone
         driver.execute("BEGIN IMMEDIATE")
         if driver.data_version() != self._data_version:
             self._note_other_writer()

@@ -14,7 +14,7 @@ from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
+from holdfast.store.sqlite.bulk_insert import insert_commits, insert_unread, insert_writes
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_batch import WriteBatch, patch_alone
@@ -43,6 +43,7 @@ class WriteTransaction:
         self.version = 0  # the newest that this process has given out
         self._reserved = -1
         self.touched: set[Schema[Any]] = set()
+        self.lone = False  # whether it is one commit's, which may then be undone with the transaction
         self.deleted = 0
         self._prefetched: dict[tuple[Schema[Any], str], Row] = {}
 
@@ -84,6 +85,8 @@ class WriteTransaction:
         if len(commits) == 1:
             if len(commits[0].writes) == 1:
                 return [patch_alone(self, commits[0]) or self.commit(commits[0])]
+            if self.lone and (made := insert_unread(self, commits[0])) is not None:
+                return [made]
         else:
             inserted = insert_commits(self, commits)
             if inserted is not None:
