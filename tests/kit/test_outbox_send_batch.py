@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, BadQueryError, HoldfastError, WrongTypeError
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox, send_batch
+from holdfast.kit.outbox.outgoing_attempt import OutgoingAttempt
 from holdfast.model import Document
 from holdfast.store import Query, Store
 from holdfast.store.commit import Commit
@@ -66,6 +67,39 @@ async def test_a_caller_that_comes_alone_is_a_request_of_its_own(
     for n in range(3):
         await outbox.send(_event(f"e{n}"), [endpoint])
     assert requests.sizes == [1, 1, 1]
+
+
+async def test_the_store_has_the_next_sends_before_what_was_committed_is_sent(
+    live_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it writes them while the loop sends."""
+    acts: list[str] = []
+    async with receiving() as receiver, dispatching(live_store) as dispatcher:
+        endpoint = await endpoint_at(live_store, receiver.url(), concurrency=20)
+        outbox = Outbox(live_store, local_dispatcher=dispatcher)
+        await outbox.send(_event("first"), [endpoint])
+        commit, begin = live_store.engine.commit, dispatcher._worker._begin
+
+        def commit_noted(commits: Sequence[Commit]) -> Any:
+            acts.extend(f"commit {one.writes[0].key}" for one in commits if one.writes[0].kind == "create")
+            return commit(commits)
+
+        def begin_noted(attempt: OutgoingAttempt) -> None:
+            acts.append(f"send {attempt.claimed.delivery.id}")
+            begin(attempt)
+
+        monkeypatch.setattr(live_store.engine, "commit", commit_noted)
+        monkeypatch.setattr(dispatcher._worker, "_begin", begin_noted)
+
+        async def caller(n: int) -> None:
+            await outbox.send(_event(f"a{n}"), [endpoint])
+            await outbox.send(_event(f"b{n}"), [endpoint])
+
+        await asyncio.gather(*(caller(n) for n in range(10)))
+        await until(lambda: dispatcher.status().settled == 21)
+    together = range(1, 10)  # the first came alone
+    sent = min(acts.index(f"send a{n}~ep") for n in together)
+    assert max(acts.index(f"commit b{n}~ep") for n in together) < sent
 
 
 async def test_one_refused_send_fails_alone(live_store: Store) -> None:
