@@ -87,7 +87,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     ) -> T:
         if rows_max <= IN_PLACE_MAX:
             # All rows first: the driver's steps and the decoder's in turn take a tenth longer.
-            return _read(self._reader(), statement, lambda rows: read(list(rows)))
+            return read(_read(self._reader(), statement, apsw.Cursor.fetchall))
         return await self._in_thread(lambda connection: _read(connection, statement, read))
 
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
@@ -203,7 +203,7 @@ def _fetch(
 
 
 def _read(
-    connection: apsw.Connection, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T]
+    connection: apsw.Connection, statement: tuple[str, list[Any]], read: Callable[[apsw.Cursor], T]
 ) -> T:
     try:
         return read(_run(connection, *statement))
