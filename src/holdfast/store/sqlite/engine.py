@@ -17,6 +17,7 @@ from holdfast.model.schema import Schema
 from holdfast.private_files import create_file
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.plan import QueryPlan
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest, StorageReport
 from holdfast.store.query import fitting
 from holdfast.store.sql.engine import SqlEngine
@@ -81,6 +82,13 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         if len(keys) <= IN_PLACE_MAX:
             return _fetch(self._reader(), mapping, keys)
         return await self._in_thread(lambda connection: _fetch(connection, mapping, keys))
+
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
+        if plan.limit > IN_PLACE_MAX:
+            return await super().find(plan)
+        statement = self._selects[plan.schema].select(plan)
+        rows = _read(self._reader(), statement, apsw.Cursor.fetchall)
+        return self._mappings[plan.schema].snapshots(rows)
 
     async def _execute(
         self, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T], *, rows_max: int
