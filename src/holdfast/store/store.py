@@ -227,7 +227,11 @@ class Store:
 
         Cancelled, the future tells nothing more, and the commit is made or not.
         """
-        committing = self.engine.commit(self._commits((writes,)))
+        return self.start_commits((writes,))
+
+    def start_commits(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
+        """Start many commits, each atomic by itself, as `start_commit` does one."""
+        committing = self.engine.commit(self._commits(commits))
         return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:

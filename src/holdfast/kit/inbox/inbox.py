@@ -26,7 +26,7 @@ from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, s
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.kit.inbox.worker import InboxWorker
-from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
+from holdfast.store import Committed, Query, Store, Transaction, Write, create, create_many, patch
 from holdfast.store.commit import Outcome
 from holdfast.webhook_verifier import Verified, Verifier
 
@@ -97,6 +97,27 @@ class PendingReceipt:
         return Receipt(self._item_id, duplicate=not stored)
 
 
+class AcceptedMessage:
+    """A verified message that is about to be stored; `settle` must be called once its outcome is known."""
+
+    __slots__ = ("_reserved", "item")
+
+    def __init__(self, item: InboxItem, reserved: asyncio.Future[None] | None) -> None:
+        self.item, self._reserved = item, reserved
+
+    def settle(self, outcome: Outcome | None) -> bool:
+        """Return whether it was stored, False for a duplicate, or raise what refused it.
+
+        The worker that reserved it is told; None where it was not stored, or nobody knows.
+        """
+        stored = isinstance(outcome, Committed)
+        if self._reserved is not None:
+            _tell(self._reserved, stored=stored)
+        if outcome is None or isinstance(outcome, (Committed, AlreadyExistsError)):
+            return stored
+        raise outcome
+
+
 class Inbox:
     """Receives messages. `receive` returns once the message is durable: then answer 2xx.
 
@@ -124,8 +145,8 @@ class Inbox:
         with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
 
-    def begin(self, source: Source, headers: Mapping[str, str], body: bytes) -> PendingReceipt | None:
-        """Begin to receive a message, for a caller that is no coroutine.
+    def accept(self, source: Source, headers: Mapping[str, str], body: bytes) -> AcceptedMessage | None:
+        """Verify a message for a caller that is no coroutine and stores it by `store_accepted`.
 
         None where more than its commit must be waited for, which takes `receive`: to find its tenant or
         whether it is meant for this source, to give it a place in a queue, to store a large body; or for the
@@ -142,8 +163,16 @@ class Inbox:
                 return None
             raise
         item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers)
-        item.body, item.body_bytes = body, len(body)
-        return self._begin_due(item)
+        item.body, item.body_bytes, item.due_at = body, len(body), now
+        return AcceptedMessage(item, None if self.local_worker is None else self.local_worker.reserve(item))
+
+    def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
+        """Start to store messages, each by itself; the result has the outcome of each, for its `settle`.
+
+        Raises where one of them is invalid, and then stores none.
+        """
+        writes = create_many([message.item for message in messages])
+        return self._store.start_commits([(write,) for write in writes])
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
         _check_size(source, body)
