@@ -2,9 +2,9 @@
 
 `ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
 knows no other errors than a wrong signature; `minimal` is a protocol without a framework and with a table of
-its own, `minimal-ours` one with our table, documents and promises; `fastapi` is FastAPI with SQLAlchemy, one
-commit a request. `empty` and `minimal-empty` are `bare` and `minimal` without a store: what the way there
-costs when nothing is kept.
+its own, `minimal-ours` the floor: our table, documents and promises by hand; `fastapi` is FastAPI with
+SQLAlchemy, one commit a request. `empty` and `minimal-empty` are `bare` and `minimal` without a store: what
+the way there costs when nothing is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 import uvicorn
 import uvloop
 
-from bench import ingest_minimal, raw_postgres, raw_sqlite
+from bench import ingest_floor, ingest_minimal, raw_postgres, raw_sqlite
 from bench.ingest_fastapi import KEPT, fastapi
 from bench.ingest_minimal import Keep, own_table
 from holdfast.config import load_config
@@ -69,17 +69,15 @@ async def ours(url: str) -> Any:
     return create_app(runtime)
 
 
-async def _our_table(url: str, *, marked: bool) -> Keep:
-    """The same row as ours, by the fastest hand-written group commit; `marked` keeps our promises."""
+async def _our_table(url: str) -> Keep:
+    """The same row as ours, by the fastest hand-written group commit."""
     stamp: Callable[[datetime], Any]
     if url.startswith("sqlite"):
         group: Any = raw_sqlite.GroupCommit(raw_sqlite.connect(url, [InboxItem]), _SQLITE)
         stamp = lambda at: int(at.timestamp() * 1e6)  # noqa: E731
     else:
         links = [await raw_postgres.connect(url, made) for made in ([InboxItem], ())]
-        ours = raw_postgres.MarkedStatement(InboxItem)
-        assert ours.names == _COLUMNS
-        group, stamp = raw_postgres.GroupCommit(links, ours if marked else _POSTGRES), lambda at: at
+        group, stamp = raw_postgres.GroupCommit(links, _POSTGRES), lambda at: at
 
     async def keep(headers: dict[str, str], body: bytes) -> None:
         mark, now = headers["x-github-delivery"], datetime.now(UTC)
@@ -98,7 +96,7 @@ async def _our_table(url: str, *, marked: bool) -> Keep:
 
 
 async def bare(url: str) -> Any:
-    return _verifying(await _our_table(url, marked=False))
+    return _verifying(await _our_table(url))
 
 
 async def empty(url: str) -> Any:
@@ -132,8 +130,13 @@ async def _serve(kind: str, url: str) -> None:
         "ours": ours, "bare": bare, "empty": empty, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
     }  # fmt: skip
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    if kind == "minimal-ours":
+        port = listener.getsockname()[1]
+        ready = partial(print, port, flush=True)
+        await ingest_floor.serve(listener, url, secret=SECRET, ready=ready)
+        return
     if kind.startswith("minimal"):
-        keep = await _minimal_table(kind, url)
+        keep = await own_table(url) if kind == "minimal" else None
         print(listener.getsockname()[1], flush=True)
         await ingest_minimal.serve(listener, keep, secret=SECRET)
         return
@@ -142,12 +145,6 @@ async def _serve(kind: str, url: str) -> None:
     if kind == "ours":
         freeze_gc()
     await uvicorn.Server(_settings(kind, app)).serve(sockets=[listener])
-
-
-async def _minimal_table(kind: str, url: str) -> Keep | None:
-    if kind == "minimal-ours":
-        return await _our_table(url, marked=True)
-    return await own_table(url) if kind == "minimal" else None
 
 
 def _settings(kind: str, app: Any) -> uvicorn.Config:

@@ -52,6 +52,8 @@ def secret_bytes(secrets: Sequence[str]) -> list[bytes]:
 
 def matches_any(given: str, expected: Sequence[str]) -> bool:
     """Compare with all in constant time: which of the secrets fits must not show in the time it takes."""
+    if len(expected) == 1:
+        return hmac.compare_digest(given.encode(), expected[0].encode())
     return bool(sum([hmac.compare_digest(given.encode(), one.encode()) for one in expected]))
 
 

@@ -65,6 +65,7 @@ class AsgiApp:
         self._microcache = Microcache(clock)
         self.app, self.webhooks, self.metrics = app, webhooks, metrics
         # By the request's target as it is written, where that can be the path alone.
+        self.webhook_batches: dict[Ingest, Any] = {}  # of the server that serves this
         self.direct_webhooks = {path.encode(): one for path, one in webhooks.items() if quote(path) == path}
         self.ready = False
         self.changes = changes

@@ -65,7 +65,8 @@ class Backpressure:
     def leave(self) -> None:
         """Give the place back."""
         self._at_work -= 1
-        self._admit()
+        if self._queue:
+            self._admit()
         self._count_again()
 
     def raise_if_full(self) -> None:

@@ -22,8 +22,9 @@ from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.http.time_limit import DeadlineTimer
 from holdfast.ids import ulid
-from holdfast.kit.inbox import Inbox, PendingReceipt, Receipt
+from holdfast.kit.inbox import AcceptedMessage, Inbox, Receipt
 from holdfast.service import Webhook
+from holdfast.store.commit import Outcome
 from holdfast.web import retry_after
 
 Scope = MutableMapping[str, Any]
@@ -99,41 +100,42 @@ class Ingest:
         """Take a message in whose body is whole and small, and give the answer."""
         return self._respond(raw, self._store(headers, body))
 
-    def begin(
-        self, headers: Mapping[str, str], body: bytes, loop: asyncio.AbstractEventLoop
-    ) -> PendingReceipt | None:
-        """Begin what `respond` does without a coroutine, or raise what refuses the message.
+    def accept(self, headers: Mapping[str, str], body: bytes) -> AcceptedMessage | None:
+        """Verify what `respond` would take in, without a coroutine, or raise what refuses the message.
 
-        None where more than a commit must be waited for. `finish` must be called when the commit is done.
+        None where more than a commit must be waited for. What is accepted has one of the places of
+        backpressure, until `leave`.
         """
         self._backpressure.raise_if_full()
         self._check_size(body)
         if not self._backpressure.enter_at_once():
             return None
-        pending = None
+        accepted = None
         try:
-            pending = self._inbox.begin(self.hook.source, headers, body)
+            accepted = self._inbox.accept(self.hook.source, headers, body)
         finally:
-            if pending is None:
+            if accepted is None:
                 self._backpressure.leave()
-        if pending is not None:
-            self._deadlines.add(pending.committing, loop)
-        return pending
+        return accepted
 
-    def finish(self, pending: PendingReceipt, raw: RawHeaders) -> WebhookResponse:
-        """Return the answer to a message that `begin` began, or raise what refused it.
+    def store(
+        self, messages: Sequence[AcceptedMessage], loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[list[Outcome]]:
+        """Start to store messages within the time limit, all or, where one is invalid, none."""
+        storing = self._inbox.store_accepted(messages)
+        self._deadlines.add(storing, loop)
+        return storing
 
-        A commit that somebody else cancelled raises CancelledError.
-        """
-        in_time = self._deadlines.remove(pending.committing)
+    def is_in_time(self, stored: asyncio.Future[list[Outcome]]) -> bool:
+        """Whether what `store` started was done in time; to be asked once."""
+        return self._deadlines.remove(stored)
+
+    def leave(self) -> None:
+        """Give back the place of a message."""
         self._backpressure.leave()
-        try:
-            received = pending.receipt()
-        except asyncio.CancelledError:
-            if in_time:
-                raise
-            return self._too_late(raw)
-        return self._duplicate if received.duplicate else self._stored
+
+    def stored_response(self, *, stored: bool) -> WebhookResponse:
+        return self._stored if stored else self._duplicate
 
     async def _respond(self, raw: RawHeaders, receiving: Coroutine[Any, Any, Receipt]) -> WebhookResponse:
         limit = self._deadlines.limit()
@@ -144,11 +146,11 @@ class Ingest:
         except Exception as fault:
             receiving.close()
             if isinstance(fault, TimeoutError) and limit.expired:
-                return self._too_late(raw)
+                return self.too_late(raw)
             return await self.refuse(fault, raw)
         return self._duplicate if received.duplicate else self._stored
 
-    def _too_late(self, raw: RawHeaders) -> WebhookResponse:
+    def too_late(self, raw: RawHeaders) -> WebhookResponse:
         id = request_id_in(raw)
         log.warning("webhook timed out", path=self.path, request_id=id)
         late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)

@@ -1,6 +1,6 @@
 """Small webhooks straight from the connection to the inbox; every other request goes the way of ASGI.
 
-    head read ──► a registered hook, HTTP/1.1, a known small length? ──► Ingest.begin ──► commit ──► one write
+    head read ──► a registered hook, HTTP/1.1, a known small length? ──► WebhookBatch ──► commit ──► one write
         │                                                more to wait for └──► a task: Ingest.respond ──┘
         └─ anything else ──► scope, messages, AsgiApp
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -21,36 +21,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from holdfast.http.asgi import AsgiApp
 from holdfast.http.ingest import Ingest, RawHeaders, WebhookResponse, header_map
 from holdfast.http.slow_clients import SlowClientProtocol
-from holdfast.kit.inbox import PendingReceipt
+from holdfast.http.webhook_batch import WebhookBatch
+from holdfast.http.webhook_cycle import WebhookCycle
 
 # The server beneath stops reading past as much; a longer body has to wait for its place.
 DIRECT_BYTES_MAX: Final = 65_536
 _DIGITS_MAX: Final = 5
 _OTHERWISE: Final = frozenset(("transfer-encoding", "expect", "upgrade"))
-
-
-class _NoEvent:
-    """Nobody waits for a part of a body that is taken whole."""
-
-    def set(self) -> None: ...
-
-
-_NO_EVENT: Final = _NoEvent()
-
-
-class WebhookCycle:
-    """One request and its response, with what the server beneath asks of its own cycles."""
-
-    __slots__ = ("began_s", "body", "disconnected", "headers", "ingest", "keep_alive", "message_event", "raw",
-                 "response_complete")  # fmt: skip
-
-    def __init__(
-        self, ingest: Ingest, raw: RawHeaders, headers: Mapping[str, str], *, keep_alive: bool
-    ) -> None:
-        self.ingest, self.raw, self.headers, self.keep_alive = ingest, raw, headers, keep_alive
-        self.body, self.began_s = b"", 0.0
-        self.disconnected = self.response_complete = False
-        self.message_event = _NO_EVENT
 
 
 class WebhookProtocol(SlowClientProtocol):
@@ -99,38 +76,22 @@ class WebhookProtocol(SlowClientProtocol):
         cycle = self.cycle
         if type(cycle) is WebhookCycle:
             self.reading_since_s, self._complete = None, True
-            self.loop.call_soon(self._take_in, cycle)
+            self._batch(cycle.ingest).add(self, cycle)
         else:
             super().on_message_complete()
 
-    def _take_in(self, cycle: WebhookCycle) -> None:
-        cycle.began_s = time.perf_counter()
-        ingest, body, cycle.body = cycle.ingest, cycle.body, b""
-        try:
-            pending = ingest.begin(cycle.headers, body, self.loop)
-        except Exception as fault:
-            self._respond_by_task(cycle, ingest.refuse(fault, cycle.raw))
-            return
-        if pending is None:
-            self._respond_by_task(cycle, ingest.respond(cycle.raw, cycle.headers, body))
-            return
-        # Among the tasks, so that a server that stops waits for it, and cancels it when it waits no longer.
-        self.tasks.add(pending.committing)  # type: ignore[arg-type]
-        pending.committing.add_done_callback(partial(self._committed, cycle, pending))
+    def _batch(self, ingest: Ingest) -> WebhookBatch:
+        """The batch of a hook, which all connections of the server share."""
+        batches: dict[Ingest, WebhookBatch] = self.app.webhook_batches
+        batch = batches.get(ingest)
+        if batch is None or batch.tasks is not self.tasks:
+            batch = batches[ingest] = WebhookBatch(ingest, self.loop, self.tasks)
+        return batch
 
-    def _committed(self, cycle: WebhookCycle, pending: PendingReceipt, _: object) -> None:
-        self.tasks.discard(pending.committing)
-        try:
-            response = cycle.ingest.finish(pending, cycle.raw)
-        except asyncio.CancelledError:
-            # The server stops and waits no longer.
-            self.transport.close()
-        except Exception as fault:
-            self._respond_by_task(cycle, cycle.ingest.refuse(fault, cycle.raw))
-        else:
-            self._respond(cycle, response)
+    def hang_up(self) -> None:
+        self.transport.close()
 
-    def _respond_by_task(self, cycle: WebhookCycle, responding: Coroutine[Any, Any, WebhookResponse]) -> None:
+    def respond_by_task(self, cycle: WebhookCycle, responding: Coroutine[Any, Any, WebhookResponse]) -> None:
         task = self.loop.create_task(responding)
         self.tasks.add(task)  # type: ignore[arg-type]
         task.add_done_callback(partial(self._responded, cycle))
@@ -140,9 +101,9 @@ class WebhookProtocol(SlowClientProtocol):
         if task.cancelled():
             self.transport.close()
         else:
-            self._respond(cycle, task.result())
+            self.respond(cycle, task.result())
 
-    def _respond(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
+    def respond(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
         took_s = time.perf_counter() - cycle.began_s
         self.app.metrics.answered("POST", cycle.ingest.path, response.status, took_s)
         if not self.transport.is_closing():

@@ -46,6 +46,11 @@ class Column(msgspec.Struct, frozen=True, eq=False):
 
     def operand(self, value: object) -> Any:
         """Return a value to compare the field with; refuses one that the field can never have."""
+        if type(value) is str and self.kind == "text" and value.isascii() and "\0" not in value:
+            return value  # as `_checked_operand` would
+        return self._checked_operand(value)
+
+    def _checked_operand(self, value: object) -> Any:
         plain = self._plain_operand(value)
         if plain is None:
             if not self.nullable and self.kind not in ("open", "list"):

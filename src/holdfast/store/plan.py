@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -31,6 +32,10 @@ from holdfast.store.query import Filter, Operator, Query
 
 _EQUALITIES: Final = ("==", "in", "array-contains")
 _RANGES: Final = ("<", "<=", ">", ">=")
+_FIELD_AND_OPERATOR: Final = attrgetter("field", "operator")
+_SHAPES_MAX: Final = 4_096
+_FieldFilters = tuple[tuple[str, Operator], ...]
+_Equals = tuple[tuple[Column, tuple[Any, ...]], ...]
 
 
 class Aggregate(msgspec.Struct, frozen=True):
@@ -48,6 +53,11 @@ class QueryShape(msgspec.Struct, frozen=True, eq=False):
 
     order: tuple[OrderTerm, ...]
     index: ResolvedIndex | None  # None: by id alone
+    columns: tuple[Column, ...] = ()  # of the filters, in their order
+    plain: bool = False  # every filter is ==, on a column of one type, and an index serves
+
+
+_shapes: Final[dict[tuple[Schema[Any], _FieldFilters, tuple[str, ...], Across, str | None], QueryShape]] = {}
 
 
 class QueryPlan(msgspec.Struct, frozen=True):
@@ -79,7 +89,7 @@ class QueryPlan(msgspec.Struct, frozen=True):
         return bool(self.order) and self.order[-1].descending
 
     def cursor_at(self, document: Any, key: str) -> str:
-        position = ([term.column.read(document) for term in self.order], key)
+        position = ([term.column.read(document) for term in self.shape.order], key)
         return encode_cursor(_query_fingerprint(*self.identity), position)
 
 
@@ -93,35 +103,55 @@ def resolve(
             f"{schema.name} belongs to tenants; use store.tenant(...) or store.privileged()"
         )
     parent_ids, across = _scope(schema, query, tenant=tenant if schema.tenant else None)
-    filters = tuple([(f.field, f.operator) for f in query.filters])
-    equals, member, bounds = _operands(query, _filter_columns(schema, filters))
+    filters = tuple(map(_FIELD_AND_OPERATOR, query.filters))
     summed = None if aggregate is None else aggregate.field
-    shape = _shape(schema, filters, query.order, summed=summed, across=across)
+    shape = _shapes.get((schema, filters, query.order, across, summed))
+    equals: _Equals
+    member: tuple[Column, Any] | None = None
+    bounds: tuple[Filter, ...] = ()
+    if shape is not None and shape.plain:
+        operands = zip(shape.columns, query.filters, strict=True)
+        equals = tuple([(column, (column.operand(one.value),)) for column, one in operands])
+    else:
+        equals, member, bounds = _operands(query, _filter_columns(schema, filters))
+        shape = shape or _remember_shape(schema, filters, query.order, summed=summed, across=across)
     if shape.index is not None and shape.index.sparse is not None:
         _check_sparse(shape.index, equals)
     return QueryPlan(
         schema=schema, shape=shape, tenant=tenant if schema.tenant else None,
         parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
-        member=member, bounds=bounds, limit=query.size, after=_after(query, shape.order, tenant),
+        member=member, bounds=bounds, limit=query.size,
+        after=None if query.cursor is None else _after(query, query.cursor, order=shape.order, tenant=tenant),
         identity=(query, tenant), aggregate=aggregate,
     )  # fmt: skip
 
 
-_FieldFilters = tuple[tuple[str, Operator], ...]
+def _remember_shape(
+    schema: Schema[Any], filters: _FieldFilters, order: tuple[str, ...], *, summed: str | None, across: Across
+) -> QueryShape:
+    """Find a query's shape and keep it: programs repeat their queries with other values."""
+    shape = _shape(schema, filters, order, summed=summed, across=across)
+    if len(_shapes) >= _SHAPES_MAX:
+        _shapes.clear()
+    _shapes[schema, filters, order, across, summed] = shape
+    return shape
 
 
-@lru_cache(maxsize=4_096)
 def _shape(
     schema: Schema[Any], filters: _FieldFilters, order: tuple[str, ...], *, summed: str | None, across: Across
 ) -> QueryShape:
-    """Find the index by the fields and operators alone: programs repeat their queries with other values."""
+    """Find the index by the fields and operators alone."""
     equals = frozenset([field for field, operator in filters if operator in ("==", "in")])
     member = next((field for field, operator in filters if operator == "array-contains"), None)
     bounds = frozenset([field for field, operator in filters if operator not in _EQUALITIES])
     terms = _order(schema, order, bounds=bounds, fixed=equals)
     if summed is not None:
         terms = _with_summed(schema, terms, summed, equals)
-    return QueryShape(terms, _choose(schema, _IndexShape(equals, member, terms, across, bounds)))
+    index = _choose(schema, _IndexShape(equals, member, terms, across, bounds))
+    columns = _filter_columns(schema, filters)
+    only_equal = all(operator == "==" for _, operator in filters)
+    plain = only_equal and index is not None and all(column.kind != "open" for column in columns)
+    return QueryShape(terms, index, columns, plain)
 
 
 class _IndexShape(msgspec.Struct, frozen=True):
@@ -346,7 +376,10 @@ def _same_width(schema: Schema[Any], declared: Across, asked: Across) -> bool:
 
 def _query_fingerprint(query: Query[Any], tenant: str | None) -> bytes:
     """Return what ties a cursor to its query."""
-    filters = [(f.field, f.operator, _packable(f.value)) for f in query.filters]
+    filters = [
+        (f.field, f.operator, value if type(value := f.value) is str else _packable(value))
+        for f in query.filters
+    ]
     return fingerprint((query.cls.__name__, filters, query.order, query.parent, query.everywhere, tenant))
 
 
@@ -355,11 +388,9 @@ def _packable(value: Any) -> Any:
 
 
 def _after(
-    query: Query[Any], order: tuple[OrderTerm, ...], tenant: str | None
-) -> tuple[tuple[Any, ...], str] | None:
-    if query.cursor is None:
-        return None
-    values, key = decode_cursor(query.cursor, _query_fingerprint(query, tenant), type=tuple[list[Any], str])
+    query: Query[Any], cursor: str, *, order: tuple[OrderTerm, ...], tenant: str | None
+) -> tuple[tuple[Any, ...], str]:
+    values, key = decode_cursor(cursor, _query_fingerprint(query, tenant), type=tuple[list[Any], str])
     if len(values) != len(order):
         raise BadCursorError("this cursor belongs to another query")
     try:

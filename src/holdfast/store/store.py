@@ -75,7 +75,8 @@ class Store:
         self.clock: Clock = clock or SystemClock()
         self.tenant_id = tenant
         self._privileged = privileged
-        self._writable: set[Schema[Any]] = set()  # the collections that this handle was found to reach
+        self._readable: dict[type[Any], Schema[Any]] = {}  # the classes that this handle was found to reach
+        self._writable: set[Schema[Any]] = set()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -107,10 +108,12 @@ class Store:
 
     async def get(self, cls: type[D], *ids: str) -> Snapshot[D] | None:
         """Return the document with this id, or None; another tenant's counts as missing."""
-        schema = self._schema(cls)
+        schema = self._readable.get(cls) or self._schema(cls)
         (found,) = await self.engine.fetch(schema, (join_key(ids, schema.path.parameters),))
         IO_COUNTERS.reads += 1
-        return found if found is None or self._is_visible(schema, found.doc) else None
+        if found is None or self.tenant_id is None or self._is_visible(schema, found.doc):
+            return found
+        return None
 
     async def get_many(self, cls: type[D], ids: Iterable[str | tuple[str, ...]]) -> list[Snapshot[D] | None]:
         """Return the documents with these ids in that order, None for missing ones."""
@@ -427,6 +430,8 @@ class Store:
             raise WrongTenantError(
                 f"{schema.name} belongs to tenants; use store.tenant(...) or store.privileged()"
             )
+        if read:
+            self._readable[cls] = schema
         return schema
 
     def _is_visible(self, schema: Schema[D], document: D) -> bool:
@@ -435,7 +440,8 @@ class Store:
         return bool(schema.tenant.read(document) == self.tenant_id)
 
     def _plan(self, query: Query[Any], aggregate: Aggregate | None = None) -> QueryPlan:
-        self._schema(query.cls)
+        if query.cls not in self._readable:
+            self._schema(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:

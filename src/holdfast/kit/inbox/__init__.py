@@ -1,7 +1,7 @@
 """The inbox: messages are verified, stored once and processed with effects that are committed once."""
 
 from holdfast.delivery_log import DeliveryLog, MissedDelivery
-from holdfast.kit.inbox.inbox import Inbox, PendingReceipt, Receipt, Source
+from holdfast.kit.inbox.inbox import AcceptedMessage, Inbox, Receipt, Source
 from holdfast.kit.inbox.models import InboxChunk, InboxItem, InboxQueue, InboxUpload
 from holdfast.kit.inbox.reconciliation import Reconciliation
 from holdfast.kit.inbox.verifiers import StandardWebhooksVerifier
@@ -9,6 +9,7 @@ from holdfast.kit.inbox.worker import Handler, InboxLimits, InboxWorker
 from holdfast.webhook_verifier import Verified, Verifier
 
 __all__ = [
+    "AcceptedMessage",
     "DeliveryLog",
     "Handler",
     "Inbox",
@@ -19,7 +20,6 @@ __all__ = [
     "InboxUpload",
     "InboxWorker",
     "MissedDelivery",
-    "PendingReceipt",
     "Receipt",
     "Reconciliation",
     "Source",

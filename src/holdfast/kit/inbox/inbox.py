@@ -26,7 +26,7 @@ from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, s
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.kit.inbox.worker import InboxWorker
-from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
+from holdfast.store import Committed, Query, Store, Transaction, Write, create, create_many, patch
 from holdfast.store.commit import Outcome
 from holdfast.webhook_verifier import Verified, Verifier
 
@@ -73,28 +73,25 @@ class Receipt(msgspec.Struct, frozen=True):
     duplicate: bool
 
 
-class PendingReceipt:
-    """A message whose commit is under way; `receipt` can be had once, when `committing` is done."""
+class AcceptedMessage:
+    """A verified message that is about to be stored; `settle` must be called once its outcome is known."""
 
-    __slots__ = ("_item_id", "_reserved", "committing")
+    __slots__ = ("_reserved", "item")
 
-    def __init__(
-        self, item_id: str, committing: asyncio.Future[list[Outcome]], reserved: asyncio.Future[None] | None
-    ) -> None:
-        self._item_id, self.committing, self._reserved = item_id, committing, reserved
+    def __init__(self, item: InboxItem, reserved: asyncio.Future[None] | None) -> None:
+        self.item, self._reserved = item, reserved
 
-    def receipt(self) -> Receipt:
-        """Return the receipt, or raise what refused the commit; the worker that reserved the item is told."""
-        stored = False
-        try:
-            (outcome,) = self.committing.result()
-            stored = isinstance(outcome, Committed)
-        finally:
-            if self._reserved is not None:
-                _tell(self._reserved, stored=stored)
-        if not isinstance(outcome, (Committed, AlreadyExistsError)):
-            raise outcome
-        return Receipt(self._item_id, duplicate=not stored)
+    def settle(self, outcome: Outcome | None) -> bool:
+        """Return whether it was stored, False for a duplicate, or raise what refused it.
+
+        The worker that reserved it is told; None where it was not stored, or nobody knows.
+        """
+        stored = isinstance(outcome, Committed)
+        if self._reserved is not None:
+            _tell(self._reserved, stored=stored)
+        if outcome is None or isinstance(outcome, (Committed, AlreadyExistsError)):
+            return stored
+        raise outcome
 
 
 class Inbox:
@@ -124,8 +121,8 @@ class Inbox:
         with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
 
-    def begin(self, source: Source, headers: Mapping[str, str], body: bytes) -> PendingReceipt | None:
-        """Begin to receive a message, for a caller that is no coroutine.
+    def accept(self, source: Source, headers: Mapping[str, str], body: bytes) -> AcceptedMessage | None:
+        """Verify a message for a caller that is no coroutine and stores it by `store_accepted`.
 
         None where more than its commit must be waited for, which takes `receive`: to find its tenant or
         whether it is meant for this source, to give it a place in a queue, to store a large body; or for the
@@ -142,8 +139,16 @@ class Inbox:
                 return None
             raise
         item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers)
-        item.body, item.body_bytes = body, len(body)
-        return self._begin_due(item)
+        item.body, item.body_bytes, item.due_at = body, len(body), now
+        return AcceptedMessage(item, None if self.local_worker is None else self.local_worker.reserve(item))
+
+    def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
+        """Start to store messages, each by itself; the result has the outcome of each, for its `settle`.
+
+        Raises where one of them is invalid, and then stores none.
+        """
+        writes = create_many([message.item for message in messages])
+        return self._store.start_settle([(write,) for write in writes])
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
         _check_size(source, body)
@@ -176,24 +181,18 @@ class Inbox:
         if item.queue:
             await self._store.transact(lambda tx: self._join(tx, item, chunks), attempts=50)
             return Receipt(item.id, duplicate=False)
-        pending = self._begin_due(item, *chunks)
-        try:
-            await pending.committing
-        finally:
-            receipt = pending.receipt()
-        return receipt
+        return await self._store_due(item, chunks)
 
-    def _begin_due(self, item: InboxItem, *chunks: Write) -> PendingReceipt:
-        """Start the commit of an item that is due at once, or reserved by the worker of this process."""
-        item.due_at = item.received_at
+    async def _store_due(self, item: InboxItem, chunks: Sequence[Write]) -> Receipt:
+        """Store an item that is due at once, or reserved by the worker of this process."""
+        item.due_at, outcome = item.received_at, None
         reserved = None if self.local_worker is None or chunks else self.local_worker.reserve(item)
+        message = AcceptedMessage(item, reserved)
         try:
-            committing = self._store.start_commit(create(item), *chunks)
-        except BaseException:
-            if reserved is not None:
-                _tell(reserved, stored=False)
-            raise
-        return PendingReceipt(item.id, committing, reserved)
+            (outcome,) = await self._store.settle([[create(item), *chunks]])
+        finally:
+            stored = message.settle(outcome)
+        return Receipt(item.id, duplicate=not stored)
 
     async def _join(self, tx: Transaction, item: InboxItem, chunks: Sequence[Write]) -> None:
         """Give an ordered item its place; only the head of a queue is due."""

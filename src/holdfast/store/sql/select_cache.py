@@ -35,31 +35,25 @@ class SelectCache:
 
     def select(self, plan: QueryPlan) -> tuple[str, list[Any]]:
         """Return the statement that finds the plan's page, and its values."""
-        if not _is_bindable(plan):
+        shape, parent, tenant = plan.shape, plan.parent, plan.tenant
+        if not shape.plain or plan.after is not None:
             return self._write(plan)
-        key = (plan.shape, plan.limit, plan.parent is not None, plan.tenant is not None)
+        values = [parent, tenant, *[one for _, (one,) in plan.equals]]
+        if None in values[2:]:
+            return self._write(plan)  # IS NULL: another text
+        key = (shape, plan.limit, parent is not None, tenant is not None)
         statement = self._statements.get(key)
         if statement is None:
             if len(self._statements) >= _STATEMENTS_MAX:
                 self._statements.clear()
             statement = self._statements[key] = self._write(_with_slots(plan))
         text, bound = statement
-        values, bind = (plan.parent, plan.tenant, *[one for _, (one,) in plan.equals]), self._bind
+        bind = self._bind
         return text, [bind(values[one.position]) if type(one) is _Slot else one for one in bound]
 
     def _write(self, plan: QueryPlan) -> tuple[str, list[Any]]:
         mapping = self._mapping
         return index_scan.select(plan, mapping.table, dialect=mapping.dialect, columns=mapping.loaded)
-
-
-def _is_bindable(plan: QueryPlan) -> bool:
-    """Whether the statement has the same text and its values the same form for all queries of this shape."""
-    if plan.index is None or plan.after is not None or plan.member is not None or plan.bounds:
-        return False
-    for column, values in plan.equals:
-        if len(values) != 1 or values[0] is None or column.kind == "open":
-            return False
-    return True
 
 
 def _with_slots(plan: QueryPlan) -> QueryPlan:

@@ -109,7 +109,10 @@ class TableMapping:
         return document
 
     def snapshot(self, row: Row) -> Snapshot[Any]:
-        return Snapshot(self.load(row), row[1], row[0])
+        decode = self.schema.decode
+        if decode is None or self.overlay or row[3] is not None:
+            return Snapshot(self.load(row), row[1], row[0])
+        return Snapshot(decode(row[2]), row[1], row[0])
 
     def snapshots(self, rows: Iterable[Row]) -> list[Snapshot[Any]]:
         decode, load = self.schema.decode, self.load

@@ -17,6 +17,7 @@ from holdfast.model.schema import Schema
 from holdfast.private_files import create_file
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.plan import QueryPlan
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest, StorageReport
 from holdfast.store.query import fitting
 from holdfast.store.sql.engine import SqlEngine
@@ -82,12 +83,19 @@ class SqliteEngine(SqlEngine[SqliteTable]):
             return _fetch(self._reader(), mapping, keys)
         return await self._in_thread(lambda connection: _fetch(connection, mapping, keys))
 
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
+        if plan.limit > IN_PLACE_MAX:
+            return await super().find(plan)
+        statement = self._selects[plan.schema].select(plan)
+        rows = _read(self._reader(), statement, apsw.Cursor.fetchall)
+        return self._mappings[plan.schema].snapshots(rows)
+
     async def _execute(
         self, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T], *, rows_max: int
     ) -> T:
         if rows_max <= IN_PLACE_MAX:
             # All rows first: the driver's steps and the decoder's in turn take a tenth longer.
-            return _read(self._reader(), statement, lambda rows: read(list(rows)))
+            return read(_read(self._reader(), statement, apsw.Cursor.fetchall))
         return await self._in_thread(lambda connection: _read(connection, statement, read))
 
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
@@ -203,7 +211,7 @@ def _fetch(
 
 
 def _read(
-    connection: apsw.Connection, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T]
+    connection: apsw.Connection, statement: tuple[str, list[Any]], read: Callable[[apsw.Cursor], T]
 ) -> T:
     try:
         return read(_run(connection, *statement))
