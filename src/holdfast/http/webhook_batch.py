@@ -18,7 +18,7 @@ from holdfast.kit.inbox import AcceptedMessage
 from holdfast.store.commit import Outcome
 
 
-class Connection(Protocol):
+class WebhookConnection(Protocol):
     """What answers a message."""
 
     def respond(self, cycle: WebhookCycle, response: WebhookResponse) -> None: ...
@@ -30,7 +30,7 @@ class Connection(Protocol):
     def hang_up(self) -> None: ...
 
 
-_Accepted = list[tuple[Connection, WebhookCycle, AcceptedMessage]]
+_Accepted = list[tuple[WebhookConnection, WebhookCycle, AcceptedMessage]]
 
 
 class WebhookBatch:
@@ -41,9 +41,9 @@ class WebhookBatch:
 
     def __init__(self, ingest: Ingest, loop: asyncio.AbstractEventLoop, tasks: set[Any]) -> None:
         self._ingest, self._loop, self.tasks = ingest, loop, tasks
-        self._waiting: list[tuple[Connection, WebhookCycle]] = []
+        self._waiting: list[tuple[WebhookConnection, WebhookCycle]] = []
 
-    def add(self, connection: Connection, cycle: WebhookCycle) -> None:
+    def add(self, connection: WebhookConnection, cycle: WebhookCycle) -> None:
         self._waiting.append((connection, cycle))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._take_in)
