@@ -8,7 +8,9 @@ promises, written by hand without our code. It shows whether the goal can be rea
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import statistics
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import asyncpg
 import msgspec
 from msgspec.structs import replace
 
@@ -102,6 +105,14 @@ class Place:
         made.mkdir()
         return made
 
+    async def flush(self) -> None:
+        """Have all that was written before reach the disk, so that no sync of the next row waits for it."""
+        if self._server is not None:
+            link = await asyncpg.connect(self._server.url)
+            await link.execute("CHECKPOINT")
+            await link.close()
+        await asyncio.to_thread(os.sync)
+
     def close(self) -> None:
         self._stack.close()
 
@@ -130,6 +141,7 @@ class Workload(msgspec.Struct, frozen=True):
     async def run(self, place: Place, engine: str, *, repeats: int) -> list[Row]:
         async with self.open(place, engine) as ways:
             given = [way for way in ways if way is not None]
+            await place.flush()
             figures = [figure async for figure in _in_turn(given, repeats, self.turns)]
         ours, other, *floor = (statistics.median(one) for one in zip(*figures, strict=True))
         blank = Row(
