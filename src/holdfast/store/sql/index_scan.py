@@ -16,8 +16,9 @@ import msgspec
 from holdfast.model.columns import Column
 from holdfast.model.path import JOINT
 from holdfast.model.sort_key import NULL, bracket, everything, ordered
+from holdfast.store.index_choice import OrderTerm
 from holdfast.store.intervals import Interval, intervals_of
-from holdfast.store.plan import OrderTerm, QueryPlan
+from holdfast.store.plan import QueryPlan
 from holdfast.store.query import fitting
 from holdfast.store.sql.dialect import Bound, Dialect, quote
 from holdfast.store.sql.tables import ITEM, KEY, PARENT, index_condition, index_name, items_table

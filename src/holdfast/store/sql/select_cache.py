@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.store.plan import QueryPlan, QueryShape
+from holdfast.store.index_choice import QueryShape
+from holdfast.store.plan import QueryPlan
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.table_mapping import TableMapping
 
