@@ -1,9 +1,9 @@
 """Small webhooks straight from the connection to the inbox; every other request goes the way of ASGI.
 
-    bytes read ──► a whole request to a registered hook? ──► WebhookBatch: parsed, verified ──► commit ──► one write
-        │                                 anything unusual ◄──┘                │
-    head read ──► a registered hook, HTTP/1.1, a known small length? ──► WebhookBatch
-        │                                                more to wait for └──► a task: Ingest.respond
+    bytes read ──► a whole request to a registered hook? ──► WebhookBatch: parsed ──► commit ──► one write
+        │                               anything unusual ◄───┘        │
+    head read ──► a registered hook, HTTP/1.1, a known small length? ─┤
+        │                                                             └──► more to wait for: Ingest.respond
         └─ anything else ──► scope, messages, AsgiApp
 
 What ASGI costs for a request is as much as taking a webhook in, and a task with its coroutines a quarter of

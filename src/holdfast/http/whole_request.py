@@ -1,7 +1,7 @@
 """Requests that were read whole, parsed without a call of Python code for each of their headers.
 
-The parser is the server's own (llhttp); what it reports goes straight into a dictionary and a list. All that is
-not one ordinary request with a body is left to the server's usual way, which reads the same bytes.
+The parser is the server's own (llhttp); what it reports goes straight into a dictionary and a list. All that
+is not one ordinary request with a body is left to the server's usual way, which reads the same bytes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, s
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.kit.inbox.worker import InboxWorker
-from holdfast.store import Committed, Query, Store, Transaction, Write, create, create_many, patch
+from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
 from holdfast.store.commit import Outcome
 from holdfast.webhook_verifier import Verified, Verifier
 
@@ -169,8 +169,7 @@ class Inbox:
 
         Raises where one of them is invalid, and then stores none.
         """
-        writes = create_many([message.item for message in messages])
-        return self._store.start_settle([(write,) for write in writes])
+        return self._store.start_creates([message.item for message in messages])
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
         source.check_size(body)
