@@ -46,26 +46,15 @@ class WebhookProtocol(SlowClientProtocol):
         self._hooks = self.app.direct_webhooks if plain else {}
 
     def data_received(self, data: bytes) -> None:
-        ingest = self._hook_of(data)
-        if ingest is not None and self._is_idle and len(data) <= DIRECT_BYTES_MAX:
-            self.unread, self.idle_since_s, self.reading_since_s = data, None, None
-            self._batch(ingest).add_unread(self)
-            return
-        if self.unread is not None:
+        end, cycle = data.find(b" HTTP/1.1\r\n", 0, _TARGET_BYTES_MAX), self.cycle
+        ingest = self._hooks.get(data[5:end]) if end > 0 and data.startswith(b"POST ") else None
+        idle = self._complete and self.unread is None and (cycle is None or cycle.response_complete)
+        if ingest is None or not idle or self.flow.write_paused or len(data) > DIRECT_BYTES_MAX:
             self.read_as_usual()
-        super().data_received(data)
-
-    def _hook_of(self, data: bytes) -> Ingest | None:
-        """The hook that a request line asks for."""
-        end = data.find(b" HTTP/1.1\r\n", 0, _TARGET_BYTES_MAX)
-        return self._hooks.get(data[5:end]) if end > 0 and data.startswith(b"POST ") else None
-
-    @property
-    def _is_idle(self) -> bool:
-        """Whether nothing of a request or a response is under way."""
-        if self.unread is not None or not self._complete or self.flow.write_paused:
-            return False
-        return self.cycle is None or self.cycle.response_complete
+            super().data_received(data)
+            return
+        self.unread, self.idle_since_s, self.reading_since_s = data, None, None
+        self._batch(ingest).add_unread(self)
 
     def read_as_usual(self) -> None:
         """Read what waits to be read in the way of all other requests."""

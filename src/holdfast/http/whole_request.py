@@ -63,17 +63,17 @@ class WholeRequestParser:
             parts.clear()
         if len(parts) == 3 and parts[0] is _BEGUN and parts[2] is _ENDED:
             headers = {header_names[name]: value.decode("latin-1") for name, value in given.items()}
-            if _is_ordinary(headers, data):
-                return headers, parts[1]
+            body = parts[1]
+            # One line for each, the first and an empty one: none was there twice, empty or folded.
+            lines = data.count(b"\n", 0, len(data) - len(body))
+            if lines == len(headers) + 2 and _is_ordinary(headers):
+                return headers, body
         # It may have seen a part of a request, or one after which nothing more comes.
         self._parser = httptools.HttpRequestParser(self)
         return None
 
 
-def _is_ordinary(headers: Mapping[str, str], data: bytes) -> bool:
+def _is_ordinary(headers: Mapping[str, str]) -> bool:
     if "content-length" not in headers or not NOT_ORDINARY.isdisjoint(headers):
         return False
-    if "connection" in headers and headers["connection"] not in _KEEP_ALIVE:
-        return False
-    # One line for each: none was there twice, empty or folded.
-    return data.count(b"\r\n", 0, data.find(b"\r\n\r\n")) == len(headers)
+    return "connection" not in headers or headers["connection"] in _KEEP_ALIVE

@@ -160,8 +160,7 @@ class Inbox:
             if source.is_ours is not None:
                 return None
             raise
-        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers)
-        item.body, item.body_bytes, item.due_at = body, size, now
+        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers, body=body)
         return AcceptedMessage(item, None if self.local_worker is None else self.local_worker.reserve(item))
 
     def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
@@ -285,15 +284,23 @@ def _tell(reserved: asyncio.Future[None], *, stored: bool) -> None:
 
 
 def _item(
-    source: Source, verified: Verified, *, tenant_id: str, now: datetime, headers: Mapping[str, str]
+    source: Source,
+    verified: Verified,
+    *,
+    tenant_id: str,
+    now: datetime,
+    headers: Mapping[str, str],
+    body: bytes = b"",
 ) -> InboxItem:
+    """Return the item of a message, which is due at once; a large body and a queue are dealt with later."""
     if not verified.message_id:
         raise BadQueryError("the verifier returned no message id")
     is_stored = _stored_headers(source.keep_headers)
     stored = {name: value for name, value in headers.items() if is_stored[name]}
     return InboxItem(
-        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id),
-        received_at=now, headers=stored, queue=_queue_of(source, verified), lane=f"{source.name}:{tenant_id}",
+        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id), received_at=now,
+        headers=stored, body=body, body_bytes=len(body), due_at=now,
+        queue=_queue_of(source, verified) if source.ordered else "", lane=f"{source.name}:{tenant_id}",
     )  # fmt: skip
 
 
@@ -327,10 +334,7 @@ _stored_headers: Final = lru_cache(maxsize=1_000)(_StoredHeaders)
 
 def id_segment(name: str) -> str:
     """Return a name as part of an id: itself where it fits, otherwise its digest."""
-    if (
-        len(name.encode(errors="surrogatepass")) <= _SEGMENT_BYTES_MAX
-        and "/" not in name
-        and name.isprintable()
-    ):
+    size = len(name if name.isascii() else name.encode(errors="surrogatepass"))
+    if size <= _SEGMENT_BYTES_MAX and "/" not in name and name.isprintable():
         return name
     return "sha256-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
