@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -48,6 +48,15 @@ def secret_bytes(secrets: Sequence[str]) -> list[bytes]:
     if not secrets or not all(secrets):
         raise InvalidError("a verifier needs at least one secret, and none may be empty")
     return [secret.encode() for secret in secrets]
+
+
+def keyed_hmac(key: bytes) -> Any:
+    """Return the HMAC-SHA256 state of a key, to be copied for each message.
+
+    It is OpenSSL's where there is one: `hmac.HMAC` has Python code around each of its methods.
+    """
+    keyed = hmac.new(key, digestmod=hashlib.sha256)
+    return getattr(keyed, "_hmac", None) or keyed
 
 
 def matches_any(given: str, expected: Sequence[str]) -> bool:

@@ -383,9 +383,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> set[SlowClientProtocol]:
     return found
 
 
-async def test_each_answer_has_the_headers_that_the_server_has_by_then(
-    tmp_path: Path, made: set[SlowClientProtocol]
-) -> None:
+async def test_each_answer_has_the_headers_that_the_server_has_by_then(tmp_path: Path) -> None:
     async with serving(tmp_path) as bed:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
         answers = []
@@ -393,10 +391,10 @@ async def test_each_answer_has_the_headers_that_the_server_has_by_then(
             writer.write(_request(name=f"m{number}"))
             async with asyncio.timeout(30):
                 answers.append(await reader.readuntil(b'kept"}'))
-            (connection,) = made
+            (batch,) = bed.surface.webhook_batches.values()
             # Its own, which the server's tick does not replace.
-            connection.server_state = copy.copy(connection.server_state)
-            connection.server_state.default_headers = [(b"date", b"day %d" % (number // 2))]
+            batch.renderer.state = copy.copy(batch.renderer.state)
+            batch.renderer.state.default_headers = [(b"date", b"day %d" % (number // 2))]
         writer.close()
         assert [b"date: day 0\r\n" in one for one in answers] == [False, True, True, False]
         assert b"date: day 1\r\n" in answers[3]

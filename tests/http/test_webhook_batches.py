@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.http.ingest import Ingest, WebhookResponse
@@ -27,16 +28,21 @@ class Answered:
 
     def __init__(self, *, broken: bool = False) -> None:
         self._broken = broken
+        self.cycle: Any = None
+        self.unread: bytes | None = None
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def respond(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
+    def read_as_usual(self) -> None:
+        raise NotImplementedError
+
+    def write(self, cycle: WebhookCycle, response: bytes, now_s: float) -> None:
         if self._broken:
             raise OSError("broken")
-        self.answer.set_result(response.status)
+        self.answer.set_result(int(response.split(b" ")[1]))
 
     def respond_by_task(self, cycle: WebhookCycle, responding: Coroutine[Any, Any, WebhookResponse]) -> None:
         task = asyncio.get_running_loop().create_task(responding)
-        task.add_done_callback(lambda done: self.respond(cycle, done.result()))
+        task.add_done_callback(lambda done: self.answer.set_result(done.result().status))
 
     def hang_up(self) -> None:
         self.answer.set_result(0)
@@ -65,7 +71,8 @@ async def answers(connections: Sequence[Answered]) -> list[int]:
 
 def opened(bed: Bed) -> tuple[Ingest, WebhookBatch]:
     ingest = bed.surface.webhooks[PATH]
-    return ingest, WebhookBatch(ingest, asyncio.get_running_loop(), set())
+    answered = bed.surface.metrics.answered
+    return ingest, WebhookBatch(ingest, ServerState(), loop=asyncio.get_running_loop(), answered=answered)
 
 
 async def stored(bed: Bed) -> int:

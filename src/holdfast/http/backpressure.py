@@ -57,14 +57,17 @@ class Backpressure:
 
     def enter_at_once(self) -> bool:
         """Take one of the places, where one is free and nobody waits; whether it did."""
-        if self._queue or not self._has_place():
-            return False
-        self._at_work += 1
-        return True
+        return self.enter_many(1) == 1
 
-    def leave(self) -> None:
-        """Give the place back."""
-        self._at_work -= 1
+    def enter_many(self, count: int) -> int:
+        """Take up to so many of the places, where they are free and nobody waits; return how many."""
+        entered = 0 if self._queue else min(count, self._free_places())
+        self._at_work += entered
+        return entered
+
+    def leave(self, count: int = 1) -> None:
+        """Give places back."""
+        self._at_work -= count
         if self._queue:
             self._admit()
         self._count_again()
@@ -80,13 +83,14 @@ class Backpressure:
         if len(self._queue) >= self._limits.webhook_waiting_max:
             raise _busy()
 
-    def _has_place(self) -> bool:
-        """Whether one more may be stored now; a local worker that runs must have room for it too."""
-        if self._at_work < CONCURRENCY_BEHIND:
-            return self._at_work < self._limits.webhook_concurrency
-        worker = self._worker
-        behind = worker.room <= self._entering if worker and worker.running else self._backlog >= BEHIND
-        return not behind and self._at_work < self._limits.webhook_concurrency
+    def _free_places(self) -> int:
+        """How many more may be stored now; a local worker that runs must have room for them too."""
+        free, worker = self._limits.webhook_concurrency - self._at_work, self._worker
+        if worker and worker.running:
+            room = worker.room - self._entering
+        else:
+            room = 0 if self._backlog >= BEHIND else free
+        return max(0, min(free, max(room, CONCURRENCY_BEHIND - self._at_work)))
 
     async def _wait_for_place(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -108,7 +112,7 @@ class Backpressure:
             raise
 
     def _admit(self) -> None:
-        while self._queue and self._has_place():
+        while self._queue and self._free_places():
             turn, _ = self._queue.popitem(last=False)
             if not turn.cancelled():
                 self._at_work += 1

@@ -21,6 +21,7 @@ from holdfast.errors import (
 from holdfast.http.backpressure import Backpressure
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.http.time_limit import DeadlineTimer
+from holdfast.http.whole_request import header_names
 from holdfast.ids import ulid
 from holdfast.kit.inbox import AcceptedMessage, Inbox, Receipt
 from holdfast.service import Webhook
@@ -43,8 +44,6 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _HUNG_UP: Final = "the sender hung up before the body was whole"
-_NAMES_MAX: Final = 1_000
-_NAME_BYTES_MAX: Final = 64
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
@@ -100,23 +99,24 @@ class Ingest:
         """Take a message in whose body is whole and small, and give the answer."""
         return self._respond(raw, self._store(headers, body))
 
-    def accept(self, headers: Mapping[str, str], body: bytes) -> AcceptedMessage | None:
-        """Verify what `respond` would take in, without a coroutine, or raise what refuses the message.
+    def accept(
+        self, messages: Sequence[tuple[Mapping[str, str], bytes]]
+    ) -> list[AcceptedMessage | Exception | None]:
+        """Verify what `respond` would take in, headers and bodies, without a coroutine.
 
-        None where more than a commit must be waited for. What is accepted has one of the places of
-        backpressure, until `leave`.
+        For each what refuses it, or None where more than a commit must be waited for. What is accepted has
+        one of the places of backpressure, until `leave`.
         """
-        self._backpressure.raise_if_full()
-        self._check_size(body)
-        if not self._backpressure.enter_at_once():
-            return None
-        accepted = None
         try:
-            accepted = self._inbox.accept(self.hook.source, headers, body)
-        finally:
-            if accepted is None:
-                self._backpressure.leave()
-        return accepted
+            self._backpressure.raise_if_full()
+        except RetryLaterError as fault:
+            return [fault] * len(messages)
+        entered = self._backpressure.enter_many(len(messages))
+        results = self._inbox.accept(self.hook.source, messages[:entered])
+        accepted = sum([isinstance(one, AcceptedMessage) for one in results])
+        if accepted < entered:
+            self._backpressure.leave(entered - accepted)
+        return [*results, *[None] * (len(messages) - entered)]
 
     def store(
         self, messages: Sequence[AcceptedMessage], loop: asyncio.AbstractEventLoop
@@ -130,9 +130,9 @@ class Ingest:
         """Whether what `store` started was done in time; to be asked once."""
         return self._deadlines.remove(stored)
 
-    def leave(self) -> None:
-        """Give back the place of a message."""
-        self._backpressure.leave()
+    def leave(self, count: int) -> None:
+        """Give back the places of messages."""
+        self._backpressure.leave(count)
 
     def stored_response(self, *, stored: bool) -> WebhookResponse:
         return self._stored if stored else self._duplicate
@@ -167,14 +167,9 @@ class Ingest:
             return await self._store(headers, body)
 
     async def _store(self, headers: Mapping[str, str], body: bytes) -> Receipt:
-        self._check_size(body)
+        self.hook.source.check_size(body)
         async with self._backpressure:
             return await self._inbox.receive(self.hook.source, headers, body)
-
-    def _check_size(self, body: bytes) -> None:
-        bytes_max = self.hook.source.body_bytes_max
-        if len(body) > bytes_max:
-            raise TooLargeError(f"a body takes at most {bytes_max:,} bytes")
 
     async def _whole_body(
         self, message: Message, receive: Receive, *, headers: Mapping[str, str], places: AsyncExitStack
@@ -229,22 +224,9 @@ def request_id_in(headers: RawHeaders) -> str:
     return ulid()
 
 
-class _HeaderNames(dict[bytes, str]):
-    """Names as text; each of the usual ones is decoded once."""
-
-    def __missing__(self, name: bytes) -> str:
-        text = name.decode("latin-1")
-        if len(self) < _NAMES_MAX and len(name) <= _NAME_BYTES_MAX:  # whoever sends them is not known yet
-            self[name] = text
-        return text
-
-
-_header_names: Final = _HeaderNames()
-
-
 def header_map(headers: RawHeaders) -> Mapping[str, str]:
     """Headers by name, as a verifier takes them."""
-    return {_header_names[name]: value.decode("latin-1") for name, value in headers}
+    return {header_names[name]: value.decode("latin-1") for name, value in headers}
 
 
 def _told(request_id: str) -> tuple[bytes, bytes]:

@@ -43,15 +43,16 @@ class RequestFigures(Collector):
         self._answers: dict[tuple[str, str, int], _Answers] = {}
         self._latencies: dict[tuple[str, str], _Latencies] = {}
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def answered(self, method: str, route: str, status: int, seconds: float, *, count: int = 1) -> None:
+        """Count a request, or several that took as long each."""
         answers = self._answers.get((method, route, status))
         if answers is None:
             latencies = self._latencies.setdefault((method, route), _Latencies())
             answers = self._answers[method, route, status] = _Answers(latencies)
-        answers.count += 1
+        answers.count += count
         latencies = answers.latencies
-        latencies.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        latencies.seconds += seconds
+        latencies.counts[bisect_left(BOUNDS_S, seconds)] += count
+        latencies.seconds += seconds * count
 
     def collect(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from holdfast.http.ingest import Ingest, RawHeaders
 
@@ -17,16 +19,21 @@ class _NoEvent:
 _NO_EVENT: Final = _NoEvent()
 
 
-class WebhookCycle:
+class WebhookCycle(msgspec.Struct, eq=False):
     """One request and its response, with what the server beneath asks of its own cycles."""
 
-    __slots__ = ("began_s", "body", "disconnected", "headers", "ingest", "keep_alive", "message_event", "raw",
-                 "response_complete")  # fmt: skip
+    ingest: Ingest
+    raw: RawHeaders | None  # None where no header was there twice, so that `headers` has all of them
+    headers: Mapping[str, str]
+    body: bytes = b""
+    keep_alive: bool = True
+    began_s: float = 0.0
+    disconnected: bool = False
+    response_complete: bool = False
+    message_event: Any = _NO_EVENT
 
-    def __init__(
-        self, ingest: Ingest, raw: RawHeaders, headers: Mapping[str, str], *, keep_alive: bool
-    ) -> None:
-        self.ingest, self.raw, self.headers, self.keep_alive = ingest, raw, headers, keep_alive
-        self.body, self.began_s = b"", 0.0
-        self.disconnected = self.response_complete = False
-        self.message_event = _NO_EVENT
+    @property
+    def raw_headers(self) -> RawHeaders:
+        if self.raw is not None:
+            return self.raw
+        return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]

@@ -1,7 +1,9 @@
 """Small webhooks straight from the connection to the inbox; every other request goes the way of ASGI.
 
-    head read ──► a registered hook, HTTP/1.1, a known small length? ──► WebhookBatch ──► commit ──► one write
-        │                                                more to wait for └──► a task: Ingest.respond ──┘
+    bytes read ──► a whole request to a registered hook? ──► WebhookBatch: parsed ──► commit ──► one write
+        │                               anything unusual ◄───┘        │
+    head read ──► a registered hook, HTTP/1.1, a known small length? ─┤
+        │                                                             └──► more to wait for: Ingest.respond
         └─ anything else ──► scope, messages, AsgiApp
 
 What ASGI costs for a request is as much as taking a webhook in, and a task with its coroutines a quarter of
@@ -16,31 +18,57 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-
 from holdfast.http.asgi import AsgiApp
-from holdfast.http.ingest import Ingest, RawHeaders, WebhookResponse, header_map
+from holdfast.http.ingest import Ingest, WebhookResponse, header_map
 from holdfast.http.slow_clients import SlowClientProtocol
 from holdfast.http.webhook_batch import WebhookBatch
 from holdfast.http.webhook_cycle import WebhookCycle
+from holdfast.http.whole_request import NOT_ORDINARY
 
 # The server beneath stops reading past as much; a longer body has to wait for its place.
 DIRECT_BYTES_MAX: Final = 65_536
 _DIGITS_MAX: Final = 5
-_OTHERWISE: Final = frozenset(("transfer-encoding", "expect", "upgrade"))
+_TARGET_BYTES_MAX: Final = 1_000
 
 
 class WebhookProtocol(SlowClientProtocol):
-    """A connection of the server; `AsgiApp.direct_webhooks` says which requests need no ASGI."""
+    """A connection of the server; `AsgiApp.direct_webhooks` says which requests need no ASGI.
+
+    `unread` is a request, whole as it seems, that waits for the end of the loop's turn to be read.
+    """
 
     cycle: Any
-    _usual_headers: RawHeaders | None = None
-    _usual_lines = b""
+    unread: bytes | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         plain = isinstance(self.app, AsgiApp) and not self.root_path and self.limit_concurrency is None
         self._hooks = self.app.direct_webhooks if plain else {}
+
+    def data_received(self, data: bytes) -> None:
+        end, cycle = data.find(b" HTTP/1.1\r\n", 0, _TARGET_BYTES_MAX), self.cycle
+        ingest = self._hooks.get(data[5:end]) if end > 0 and data.startswith(b"POST ") else None
+        idle = self._complete and self.unread is None and (cycle is None or cycle.response_complete)
+        if ingest is None or not idle or self.flow.write_paused or len(data) > DIRECT_BYTES_MAX:
+            self.read_as_usual()
+            super().data_received(data)
+            return
+        self.unread, self.idle_since_s, self.reading_since_s = data, None, None
+        self._batch(ingest).add_unread(self)
+
+    def read_as_usual(self) -> None:
+        """Read what waits to be read in the way of all other requests."""
+        data, self.unread = self.unread, None
+        if data is not None:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.read_as_usual()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self.read_as_usual()
+        super().shutdown()
 
     def on_headers_complete(self) -> None:
         ingest = self._hooks.get(self.url)
@@ -61,7 +89,7 @@ class WebhookProtocol(SlowClientProtocol):
         length = headers.get("content-length", "")
         if not (length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= DIRECT_BYTES_MAX):
             return None
-        if not _OTHERWISE.isdisjoint(headers):
+        if not NOT_ORDINARY.isdisjoint(headers):
             return None
         return WebhookCycle(ingest, self.headers, headers, keep_alive=parser.should_keep_alive())
 
@@ -85,7 +113,10 @@ class WebhookProtocol(SlowClientProtocol):
         batches: dict[Ingest, WebhookBatch] = self.app.webhook_batches
         batch = batches.get(ingest)
         if batch is None or batch.tasks is not self.tasks:
-            batch = batches[ingest] = WebhookBatch(ingest, self.loop, self.tasks)
+            answered = self.app.metrics.answered
+            batch = batches[ingest] = WebhookBatch(
+                ingest, self.server_state, loop=self.loop, answered=answered
+            )
         return batch
 
     def hang_up(self) -> None:
@@ -100,32 +131,23 @@ class WebhookProtocol(SlowClientProtocol):
         self.tasks.discard(task)
         if task.cancelled():
             self.transport.close()
-        else:
-            self.respond(cycle, task.result())
-
-    def respond(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
-        took_s = time.perf_counter() - cycle.began_s
+            return
+        response, took_s = task.result(), time.perf_counter() - cycle.began_s
+        batch = self._batch(cycle.ingest)
         self.app.metrics.answered("POST", cycle.ingest.path, response.status, took_s)
-        if not self.transport.is_closing():
-            self._write(cycle, response)
+        self.write(cycle, batch.renderer.render(response, keep_alive=cycle.keep_alive), self.loop.time())
 
-    def _write(self, cycle: WebhookCycle, response: WebhookResponse) -> None:
-        usual = self.server_state.default_headers
-        if usual is not self._usual_headers:
-            # The server makes a new list when the date changes, once a second.
-            self._usual_headers, self._usual_lines = usual, _lines(usual)
-        lines = self._usual_lines + _lines(response.headers) if response.headers else self._usual_lines
-        if not cycle.keep_alive:
-            lines += b"connection: close\r\n"
-        self.transport.write(
-            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (STATUS_LINE[response.status], len(response.body), lines, response.body)
-        )
+    def write(self, cycle: WebhookCycle, response: bytes, now_s: float) -> None:
+        """Write a response, and go on with what was sent meanwhile."""
+        transport = self.transport
+        if transport.is_closing():
+            return
+        transport.write(response)
         cycle.response_complete = True
+        if cycle.keep_alive and not self.pipeline and not self.flow.read_paused:
+            self.server_state.total_requests += 1
+            self.idle_since_s = now_s
+            return
         if not cycle.keep_alive:
-            self.transport.close()
+            transport.close()
         self.on_response_complete()
-
-
-def _lines(headers: RawHeaders) -> bytes:
-    return b"".join([b"%b: %b\r\n" % pair for pair in headers])

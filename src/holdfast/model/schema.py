@@ -148,9 +148,10 @@ class Schema(Generic[D]):
                 return None
             bodies = list(map(_ENCODER.encode, documents))
             values = list(map(self.values, self._validate_many(documents, bodies)))
-            for row, key, body in zip(values, keys, bodies, strict=True):
-                if len(body) + 8 * len(key) > self._short or b"\\" in body:
-                    self._check_limits(row, key, body)
+            if max(map(len, bodies)) + 8 * max(map(len, keys)) > self._short or b"\\" in b"".join(bodies):
+                for row, key, body in zip(values, keys, bodies, strict=True):
+                    if len(body) + 8 * len(key) > self._short or b"\\" in body:
+                        self._check_limits(row, key, body)
             if not all(_are_filled(position, values) for position in self._never_empty):
                 return None
         except (HoldfastError, msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError):

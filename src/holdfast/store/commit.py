@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 import msgspec
 
@@ -59,6 +59,51 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     tenant: str | None = None
     expiring: bool = False  # retention may delete from append-only collections
     restoring: bool = False  # a copy may repeat any write that the store it copies has accepted
+
+
+class CreateBatch(Sequence[Commit]):
+    """Commits that create one document each, all of one class and prepared together.
+
+    Engines that insert many at once read `documents`; a commit is made only where one is asked for.
+    """
+
+    __slots__ = ("documents", "schema", "tenant")
+
+    def __init__(self, schema: Schema[Any], documents: Sequence[Prepared], *, tenant: str | None) -> None:
+        self.schema, self.documents, self.tenant = schema, documents, tenant
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @overload
+    def __getitem__(self, position: int) -> Commit: ...
+    @overload
+    def __getitem__(self, position: slice) -> CreateBatch: ...
+    def __getitem__(self, position: int | slice) -> Commit | CreateBatch:
+        if isinstance(position, slice):
+            return CreateBatch(self.schema, self.documents[position], tenant=self.tenant)
+        return self._commit(self.documents[position])
+
+    def __iter__(self) -> Iterator[Commit]:
+        return map(self._commit, self.documents)
+
+    def _commit(self, document: Prepared) -> Commit:
+        return Commit((Write("create", self.schema, document.key, ABSENT, document),), self.tenant)
+
+
+def join_commits(given: Sequence[Sequence[Commit]]) -> Sequence[Commit]:
+    """Return the commits of several callers in their order; batches of creates become one where they fit."""
+    first = given[0]
+    if len(given) == 1:
+        return first
+    if type(first) is CreateBatch:
+        batches = [one for one in given if type(one) is CreateBatch]
+        if len(batches) == len(given) and {(one.schema, one.tenant) for one in batches} == {
+            (first.schema, first.tenant)
+        }:
+            documents = [document for one in batches for document in one.documents]
+            return CreateBatch(first.schema, documents, tenant=first.tenant)
+    return [commit for commits in given for commit in commits]
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):

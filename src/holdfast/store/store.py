@@ -28,7 +28,18 @@ from holdfast.model.path import join_key, join_keys, split_key
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete, patch
+from holdfast.store.commit import (
+    Commit,
+    Committed,
+    CreateBatch,
+    Outcome,
+    Snapshot,
+    Write,
+    check_commit,
+    create,
+    delete,
+    patch,
+)
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import (
@@ -253,8 +264,22 @@ class Store:
 
     def start_settle(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
         """Start many commits as `settle` makes them, for a caller that is no coroutine."""
-        committing = self.engine.commit(self._commits(commits))
-        return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
+        return _as_future(self.engine.commit(self._commits(commits)))
+
+    def start_creates(self, documents: Sequence[Document]) -> asyncio.Future[list[Outcome]]:
+        """Start to create documents, each by a commit of its own, as `start_settle` does.
+
+        Faster where all are of one class. Raises where one of them is invalid, and then creates none.
+        """
+        schema = schema_of(type(documents[0]))
+        prepared = schema.prepare_new(documents) if len(documents) > 1 else None
+        if prepared is None:
+            return self.start_settle([(create(document),) for document in documents])
+        if schema not in self._writable:
+            self._schema(schema.cls)
+            self._writable.add(schema)
+        IO_COUNTERS.writes += len(prepared)
+        return _as_future(self.engine.commit(CreateBatch(schema, prepared, tenant=self.tenant_id)))
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
@@ -460,6 +485,10 @@ class Store:
             checked.append(Commit(check_commit(writes, writes_max), tenant))
             IO_COUNTERS.writes += len(schemas)
         return checked
+
+
+def _as_future(committing: Awaitable[list[Outcome]]) -> asyncio.Future[list[Outcome]]:
+    return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
 
 def _no_writes(given: Any) -> str:

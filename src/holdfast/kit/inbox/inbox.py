@@ -26,7 +26,7 @@ from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, s
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.kit.inbox.worker import InboxWorker
-from holdfast.store import Committed, Query, Store, Transaction, Write, create, create_many, patch
+from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
 from holdfast.store.commit import Outcome
 from holdfast.webhook_verifier import Verified, Verifier
 
@@ -65,6 +65,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 < self.body_bytes_max <= BODY_BYTES_MAX:
             raise DeclarationError(f"source {self.name!r}: a body takes at most {BODY_BYTES_MAX:,} bytes")
 
+    def check_size(self, body: bytes) -> None:
+        """Raise TooLargeError for a body that is larger than the source may send."""
+        if len(body) > self.body_bytes_max:
+            raise TooLargeError(f"a body takes at most {self.body_bytes_max:,} bytes")
+
 
 class Receipt(msgspec.Struct, frozen=True):
     """The stored item of a message, which may be a duplicate."""
@@ -73,13 +78,14 @@ class Receipt(msgspec.Struct, frozen=True):
     duplicate: bool
 
 
-class AcceptedMessage:
-    """A verified message that is about to be stored; `settle` must be called once its outcome is known."""
+class AcceptedMessage(msgspec.Struct, eq=False):
+    """A verified message that is about to be stored; `settle` must be called once its outcome is known.
 
-    __slots__ = ("_reserved", "item")
+    `reserved` is the future of a worker that reserved it.
+    """
 
-    def __init__(self, item: InboxItem, reserved: asyncio.Future[None] | None) -> None:
-        self.item, self._reserved = item, reserved
+    item: InboxItem
+    reserved: asyncio.Future[None] | None = None
 
     def settle(self, outcome: Outcome | None) -> bool:
         """Return whether it was stored, False for a duplicate, or raise what refused it.
@@ -87,8 +93,8 @@ class AcceptedMessage:
         The worker that reserved it is told; None where it was not stored, or nobody knows.
         """
         stored = isinstance(outcome, Committed)
-        if self._reserved is not None:
-            _tell(self._reserved, stored=stored)
+        if self.reserved is not None:
+            _tell(self.reserved, stored=stored)
         if outcome is None or isinstance(outcome, (Committed, AlreadyExistsError)):
             return stored
         raise outcome
@@ -121,25 +127,40 @@ class Inbox:
         with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
 
-    def accept(self, source: Source, headers: Mapping[str, str], body: bytes) -> AcceptedMessage | None:
-        """Verify a message for a caller that is no coroutine and stores it by `store_accepted`.
+    def accept(
+        self, source: Source, messages: Sequence[tuple[Mapping[str, str], bytes]]
+    ) -> list[AcceptedMessage | Exception | None]:
+        """Verify messages that came together, for a caller that is no coroutine and uses `store_accepted`.
 
-        None where more than its commit must be waited for, which takes `receive`: to find its tenant or
-        whether it is meant for this source, to give it a place in a queue, to store a large body; or for the
-        end of a span.
+        For each, headers and body, what refuses it, or None where more than its commit must be waited for,
+        which takes `receive`: to find its tenant or whether it is meant for this source, to give it a place
+        in a queue, to store a large body; or for the end of a span.
         """
-        if tracing.on or source.ordered or source.tenant_of is not None or len(body) > INLINE_BYTES_MAX:
+        if tracing.on or source.ordered or source.tenant_of is not None:
+            return [None] * len(messages)
+        now, results = self._clock.now(), list[AcceptedMessage | Exception | None]()
+        for headers, body in messages:
+            try:
+                results.append(self._accept(source, headers, body, now=now))
+            except Exception as fault:
+                results.append(fault)
+        return results
+
+    def _accept(
+        self, source: Source, headers: Mapping[str, str], body: bytes, *, now: datetime
+    ) -> AcceptedMessage | None:
+        size = len(body)
+        if size > INLINE_BYTES_MAX:
             return None
-        _check_size(source, body)
-        now = self._clock.now()
+        if size > source.body_bytes_max:
+            source.check_size(body)
         try:
             verified = source.verifier.verify(headers, body, now)
         except UnverifiedError:
             if source.is_ours is not None:
                 return None
             raise
-        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers)
-        item.body, item.body_bytes, item.due_at = body, len(body), now
+        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers, body=body)
         return AcceptedMessage(item, None if self.local_worker is None else self.local_worker.reserve(item))
 
     def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
@@ -147,11 +168,10 @@ class Inbox:
 
         Raises where one of them is invalid, and then stores none.
         """
-        writes = create_many([message.item for message in messages])
-        return self._store.start_settle([(write,) for write in writes])
+        return self._store.start_creates([message.item for message in messages])
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
-        _check_size(source, body)
+        source.check_size(body)
         now = self._clock.now()
         try:
             verified = source.verifier.verify(headers, body, now)
@@ -263,21 +283,24 @@ def _tell(reserved: asyncio.Future[None], *, stored: bool) -> None:
         reserved.set_result(None)
 
 
-def _check_size(source: Source, body: bytes) -> None:
-    if len(body) > source.body_bytes_max:
-        raise TooLargeError(f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}")
-
-
 def _item(
-    source: Source, verified: Verified, *, tenant_id: str, now: datetime, headers: Mapping[str, str]
+    source: Source,
+    verified: Verified,
+    *,
+    tenant_id: str,
+    now: datetime,
+    headers: Mapping[str, str],
+    body: bytes = b"",
 ) -> InboxItem:
+    """Return the item of a message, which is due at once; a large body and a queue are dealt with later."""
     if not verified.message_id:
         raise BadQueryError("the verifier returned no message id")
     is_stored = _stored_headers(source.keep_headers)
     stored = {name: value for name, value in headers.items() if is_stored[name]}
     return InboxItem(
-        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id),
-        received_at=now, headers=stored, queue=_queue_of(source, verified), lane=f"{source.name}:{tenant_id}",
+        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id), received_at=now,
+        headers=stored, body=body, body_bytes=len(body), due_at=now,
+        queue=_queue_of(source, verified) if source.ordered else "", lane=f"{source.name}:{tenant_id}",
     )  # fmt: skip
 
 
@@ -311,10 +334,7 @@ _stored_headers: Final = lru_cache(maxsize=1_000)(_StoredHeaders)
 
 def id_segment(name: str) -> str:
     """Return a name as part of an id: itself where it fits, otherwise its digest."""
-    if (
-        len(name.encode(errors="surrogatepass")) <= _SEGMENT_BYTES_MAX
-        and "/" not in name
-        and name.isprintable()
-    ):
+    size = len(name if name.isascii() else name.encode(errors="surrogatepass"))
+    if size <= _SEGMENT_BYTES_MAX and "/" not in name and name.isprintable():
         return name
     return "sha256-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()

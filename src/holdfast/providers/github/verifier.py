@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -11,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import UnverifiedError
-from holdfast.webhook_verifier import Verified, matches_any, required_header, secret_bytes
+from holdfast.webhook_verifier import Verified, keyed_hmac, matches_any, required_header, secret_bytes
 
 
 class _Installation(msgspec.Struct):
@@ -35,11 +33,16 @@ class GithubVerifier:
     """
 
     def __init__(self, *secrets: str) -> None:
-        self._keyed = [hmac.new(key, digestmod=hashlib.sha256) for key in secret_bytes(secrets)]
+        self._keyed = [keyed_hmac(key) for key in secret_bytes(secrets)]
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
         message_id = required_header(headers, "x-github-delivery")
-        expected = ["sha256=" + _hexdigest(keyed, body) for keyed in self._keyed]
+        expected = []
+        for keyed in self._keyed:
+            # `hmac.digest` releases the GIL, and must then wait for the thread of the store.
+            state = keyed.copy()
+            state.update(body)
+            expected.append("sha256=" + state.hexdigest())
         if not matches_any(headers.get("x-hub-signature-256", ""), expected):
             raise UnverifiedError("the signature does not fit the body; check the webhook's secret")
         return Verified(message_id, account=_account(body))
@@ -51,10 +54,3 @@ def _account(body: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""  # a form, or no object: verified, so its handler decides
     return "" if installation is None else str(installation.id)
-
-
-def _hexdigest(keyed: hmac.HMAC, body: bytes) -> str:
-    # `hmac.digest` releases the GIL for every message and has to wait for the store's thread to get it back.
-    state = keyed.copy()
-    state.update(body)
-    return state.hexdigest()

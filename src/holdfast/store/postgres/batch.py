@@ -72,6 +72,7 @@ class Batch:
     ) -> None:
         self._mappings, self._next_version = mappings, next_version
         self._independent, self._bulk, self.counts = independent, bulk, counts
+        self.all_new = isinstance(independent, NewDocuments)
         self.unread = {*independent, *bulk}  # commits that are made without reading their documents
         self._bulk_versions: dict[int, int] = {}
         self._states: dict[DocumentKey, DocumentState] = {}
@@ -90,7 +91,7 @@ class Batch:
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         if isinstance(self._independent, NewDocuments):
-            self._create_all([commit.writes[0] for commit in commits])
+            self._create_all(self._independent)
             return
         if isinstance(self._independent, PermittedWrites):
             self._make_all(commits)
@@ -155,18 +156,15 @@ class Batch:
         change.owners[write.key] = number
         self.touched.add(write.schema)
 
-    def _create_all(self, writes: Sequence[Write]) -> None:
-        """Add the creates of all commits, which only a taken id can refuse."""
-        schema = writes[0].schema
-        mapping, next_version = self._mappings[schema], self._next_version
+    def _create_all(self, new: NewDocuments) -> None:
+        """Add the creates of all commits, which only a taken id can refuse; they share a version."""
+        mapping, version = self._mappings[new.schema], self._next_version()
         change = TableChange("try", mapping.table, mapping.names, mapping.arrays)
-        versions = [next_version() for _ in writes]
-        documents = [write.prepared for write in writes if write.prepared is not None]
-        change.rows = [mapping.row(one, version) for one, version in zip(documents, versions, strict=True)]
-        change.owners = {write.key: number for number, write in enumerate(writes)}
-        self._creates[schema] = change
-        self.touched.add(schema)
-        self.outcomes = [Committed((version,)) for version in versions]
+        change.rows = mapping.rows(new.documents, version)
+        change.owners = {one.key: number for number, one in enumerate(new.documents)}
+        self._creates[new.schema] = change
+        self.touched.add(new.schema)
+        self.outcomes = [Committed((version,))] * len(new.documents)
 
     def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:
         schema = one.group.schema

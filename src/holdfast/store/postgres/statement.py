@@ -168,7 +168,7 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
     """Return the statement and its values; see `lost_rows` for its result."""
     single = all(len(c.rows) == 1 for c in changes)
     columns = [c.rows[0] if single else tuple(zip(*c.rows, strict=True)) for c in changes]
-    shared = [() if single else _shared_times(*pair) for pair in zip(changes, columns, strict=True)]
+    shared = [() if single else _shared_columns(*pair) for pair in zip(changes, columns, strict=True)]
     shape = single, tuple([
         (c.table, c.verb, c.names, c.where, c.fields, c.guarded, one)
         for c, one in zip(changes, shared, strict=True)
@@ -190,15 +190,24 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
     return text, values
 
 
-def _shared_times(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[int, ...]:
-    """Return the positions of times that all rows share, as documents created together often do.
+def _shared_columns(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[int, ...]:
+    """Return the positions of columns whose value all rows share, as those of documents created together.
 
-    The driver encodes each time of an array, which takes as long as encoding the rest of the row.
+    All columns of an insert but keys and documents, or else the times, which the driver encodes one by
+    one: other combinations would each be a statement to prepare.
     """
     if len(change.rows) < SHARED_MIN:
         return ()
-    times = [n for n, kind in enumerate(change.arrays) if kind == TIMES]
-    return tuple([n for n in times if columns[n].count(columns[n][0]) == len(columns[n])])
+    if change.verb in ("try", "insert"):
+        others = range(1, len(columns) - 1)
+        if all(_is_shared(columns[n]) for n in others):
+            return tuple(others)
+    return tuple([n for n, kind in enumerate(change.arrays) if kind == TIMES and _is_shared(columns[n])])
+
+
+def _is_shared(column: Sequence[Any]) -> bool:
+    first = column[0]
+    return column[-1] == first and column.count(first) == len(column)
 
 
 def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:

@@ -17,7 +17,7 @@ import asyncpg
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.commit import Commit, Committed, Outcome, Write, join_commits
 from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
@@ -32,7 +32,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
-from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import NewDocuments, bulk_commits, counting_upserts, independent_writes
 from holdfast.store.write_rules import decide
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class PostgresWriter:
 
     async def run(self) -> None:
         while requests := await self._queue.take(self):
-            commits = [commit for request in requests for commit in request.commits]
+            commits = join_commits([request.commits for request in requests])
             try:
                 outcomes = await self._commit_batch(commits, requests[0].failed)
             except Exception as fault:
@@ -90,7 +90,7 @@ class PostgresWriter:
         if self._connection is not None:
             await close_connection(self._connection)
 
-    async def _commit_batch(self, commits: list[Commit], failed: FailedAttempt | None) -> list[Outcome]:
+    async def _commit_batch(self, commits: Sequence[Commit], failed: FailedAttempt | None) -> list[Outcome]:
         if failed is None and (write := lone_create(commits, self._listed)) is not None:
             outcome = await self.create(write, commits[0])
             if outcome is not None and not isinstance(outcome, FailedAttempt):
@@ -148,8 +148,9 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s, since_s=failed and failed.since_s)
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
-        bulk = bulk_commits(commits, self._listed) if batched else {}
-        counts = counting_upserts(commits, bulk) if batched else {}
+        others = batched and not isinstance(independent, NewDocuments)
+        bulk = bulk_commits(commits, self._listed) if others else {}
+        counts = counting_upserts(commits, bulk) if others else {}
         while True:
             work = Batch(
                 self._mappings, self._next_version, independent=independent, bulk=bulk, counts=counts
@@ -200,8 +201,12 @@ class PostgresWriter:
     async def _attempt(
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
-        wanted = keys_to_read(
-            commits, self._mappings, unread=work.unread, counts=work.counts, careful=careful
+        wanted = (
+            {}
+            if work.all_new
+            else keys_to_read(
+                commits, self._mappings, unread=work.unread, counts=work.counts, careful=careful
+            )
         )
         locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, work.unread))
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
-from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Write
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.commit import Commit, CreateBatch, Write
 from holdfast.store.sql.blind_patch import BlindPatch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
@@ -20,7 +20,14 @@ class PermittedWrites(dict[int, IndependentWrite]):
 
 
 class NewDocuments(PermittedWrites):
-    """The creates of all commits of a batch: of one collection, and only a taken id can refuse one."""
+    """The creates of all commits of a batch: of one collection, and only a taken id can refuse one.
+
+    As writes they are here only where the commits had them.
+    """
+
+    def __init__(self, schema: Schema[Any], documents: Sequence[Prepared], writes: Iterable[Write]) -> None:
+        super().__init__(enumerate(writes))
+        self.schema, self.documents = schema, documents
 
 
 class BulkWrites(NamedTuple):
@@ -47,12 +54,14 @@ def independent_writes(
     touches; collections with list indexes (`listed`) need their items written one by one.
     """
     independent: dict[int, IndependentWrite] = {}
+    if type(commits) is CreateBatch and (batch := _new_batch(commits, listed)) is not None:
+        return batch
     if all(len(commit.writes) != 1 for commit in commits):
         return independent
     if len(commits) > 1:
         new = new_documents(commits, listed)
         if new is not None:
-            return NewDocuments(enumerate(new))
+            return NewDocuments(new[0].schema, prepared_of(new), new)
         permitted = _permitted_writes(commits, listed)
         if permitted is not None:
             return permitted
@@ -67,6 +76,15 @@ def independent_writes(
         if made is not None:
             independent[number] = made
     return independent
+
+
+def _new_batch(batch: CreateBatch, listed: Container[Schema[Any]]) -> NewDocuments | None:
+    documents = batch.documents
+    if len(documents) < 2 or len({one.key for one in documents}) < len(documents):
+        return None
+    if not insertable(batch.schema, documents, tenant=batch.tenant, listed=listed):
+        return None
+    return NewDocuments(batch.schema, documents, ())
 
 
 def _permitted_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> PermittedWrites | None:
@@ -136,10 +154,10 @@ def bulk_writes(commit: Commit, listed: Container[Schema[Any]]) -> BulkWrites:
         else:
             others.append(write)
     for schema, writes in list(creates.items()):
-        if not insertable(schema, writes, tenant=commit.tenant, listed=listed):
+        if not insertable(schema, prepared_of(writes), tenant=commit.tenant, listed=listed):
             others += creates.pop(schema)
     for group, writes in list(counts.items()):
-        if not _own(writes, commit.tenant):
+        if not _own(prepared_of(writes), commit.tenant):
             others += counts.pop(group)
     return BulkWrites(creates, counts, others)
 
@@ -157,31 +175,35 @@ def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> 
     if len(tenants) > 1 or len(schemas) > 1 or len({write.key for write in writes}) < len(writes):
         return None
     (tenant,), (schema,) = tenants, schemas
-    return writes if insertable(schema, writes, tenant=tenant, listed=listed) else None
+    return writes if insertable(schema, prepared_of(writes), tenant=tenant, listed=listed) else None
+
+
+def prepared_of(writes: Iterable[Write]) -> list[Prepared]:
+    return [write.prepared for write in writes if write.prepared is not None]
 
 
 def insertable(
-    schema: Schema[Any], writes: Sequence[Write], *, tenant: str | None, listed: Container[Schema[Any]]
+    schema: Schema[Any], documents: Sequence[Prepared], *, tenant: str | None, listed: Container[Schema[Any]]
 ) -> bool:
-    """Whether the primary key is the only rule left that can refuse these creates."""
-    return schema not in listed and _own(writes, tenant) and _may_start(schema, writes)
+    """Whether the primary key is the only rule left that can refuse to create these documents."""
+    return schema not in listed and _own(documents, tenant) and _may_start(schema, documents)
 
 
-def _may_start(schema: Schema[Any], writes: Iterable[Write]) -> bool:
+def _may_start(schema: Schema[Any], documents: Iterable[Prepared]) -> bool:
     """Whether all documents begin in a state that new ones may have; most share one, which is asked once."""
     if not (schema.lifecycle and schema.state):
         return True
     try:
-        for state in {schema.state_of(write.prepared) for write in writes if write.prepared}:
+        for state in set(map(schema.state_of, documents)):
             schema.lifecycle.check_start(state, schema.state.stored)
     except HoldfastError:
         return False
     return True
 
 
-def _own(writes: Sequence[Write], tenant: str | None) -> bool:
+def _own(documents: Iterable[Prepared], tenant: str | None) -> bool:
     """Whether all documents are the tenant's; a privileged handle names none and may write for any."""
-    return tenant is None or {w.prepared.tenant for w in writes if w.prepared} <= {None, tenant}
+    return tenant is None or {one.tenant for one in documents} <= {None, tenant}
 
 
 def counting_upserts(

@@ -13,12 +13,12 @@ import apsw
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.commit import Commit, Committed, Outcome
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
-from holdfast.store.sql.write_batch import PermittedWrites, independent_writes
+from holdfast.store.sql.write_batch import NewDocuments, PermittedWrites, independent_writes
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import check_create
 
@@ -36,17 +36,20 @@ class WriteBatch:
 
     def __init__(self, transaction: WriteTransaction, commits: Sequence[Commit]) -> None:
         self._transaction, self._commits = transaction, commits
-        self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
+        self._creates: dict[Schema[Any], list[Numbered[Prepared]]] = {}
         self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[BlindPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
         independent = independent_writes(commits, transaction.listed)
         self._is_permitted = isinstance(independent, PermittedWrites)
+        if isinstance(independent, NewDocuments):
+            self._creates[independent.schema] = list(enumerate(independent.documents))
+            return
         for number, write in independent.items():
             if isinstance(write, BlindPatch):
                 tenant = commits[number].tenant if write.group.schema.tenant else None
                 self._patches.setdefault((write.group, tenant), []).append((number, write))
-            else:
-                self._creates.setdefault(write.schema, []).append((number, write))
+            elif write.prepared is not None:
+                self._creates.setdefault(write.schema, []).append((number, write.prepared))
 
     def execute(self) -> None:
         """Make the changes. Where one of a statement is refused, all of it are left to be made singly."""
@@ -58,20 +61,21 @@ class WriteBatch:
             for part in statement_slices(patches, _ROWS_MAX):
                 self._patch(self._transaction.mappings[group.schema], part, tenant=tenant)
 
-    def _permitted(self, creates: list[Numbered[Write]]) -> list[Numbered[Write]]:
+    def _permitted(self, creates: list[Numbered[Prepared]]) -> list[Numbered[Prepared]]:
         permitted = []
-        for number, write in creates:
+        for number, prepared in creates:
+            commit = self._commits[number]
             try:
-                check_create(write, self._commits[number])
+                check_create(commit.writes[0], commit)
             except HoldfastError as refusal:
                 self.outcomes[number] = refusal
             else:
-                permitted.append((number, write))
+                permitted.append((number, prepared))
         return permitted
 
-    def _insert(self, mapping: SqliteTable, some: list[Numbered[Write]]) -> None:
+    def _insert(self, mapping: SqliteTable, some: list[Numbered[Prepared]]) -> None:
         version = self._transaction.next_version()
-        prepared = [write.prepared for _, write in some if write.prepared is not None]
+        prepared = [one for _, one in some]
         try:
             self._transaction.connection.execute(
                 mapping.insert_many_sql(len(some)), mapping.inserted(*prepared, version=version)

@@ -15,7 +15,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed
+from holdfast.store.commit import Commit, Committed, join_commits
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -206,6 +206,6 @@ def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
     """Make the commits of all these jobs as one batch."""
-    outcomes = iter(transaction.commits([commit for job in jobs for commit in job.commits]))
+    outcomes = iter(transaction.commits(join_commits([job.commits for job in jobs])))
     for job in jobs:
         job.result = list(islice(outcomes, len(job.commits)))
