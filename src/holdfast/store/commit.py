@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 import msgspec
 
@@ -59,6 +59,33 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     tenant: str | None = None
     expiring: bool = False  # retention may delete from append-only collections
     restoring: bool = False  # a copy may repeat any write that the store it copies has accepted
+
+
+class CreateBatch(Sequence[Commit]):
+    """Commits that each create one document of the same collection, for the same tenant.
+
+    What they share is looked at once, and a commit is only made of a write where one is asked for.
+    """
+
+    __slots__ = ("schema", "tenant", "writes")
+
+    def __init__(self, writes: list[Write], tenant: str | None) -> None:
+        self.writes, self.tenant, self.schema = writes, tenant, writes[0].schema
+
+    def __len__(self) -> int:
+        return len(self.writes)
+
+    def __iter__(self) -> Iterator[Commit]:
+        return (Commit((write,), self.tenant) for write in self.writes)
+
+    @overload
+    def __getitem__(self, at: int) -> Commit: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Commit]: ...
+    def __getitem__(self, at: int | slice) -> Commit | list[Commit]:
+        if isinstance(at, slice):
+            return [Commit((write,), self.tenant) for write in self.writes[at]]
+        return Commit((self.writes[at],), self.tenant)
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -181,3 +208,16 @@ def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
     if len(checked) > 1 and len({(id(w.schema), w.key) for w in checked}) < len(checked):
         raise BadQueryError("a commit writes each document once; combine the changes into one write")
     return checked
+
+
+def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
+    """Return many commits as a batch of creates; None where one is anything else."""
+    try:
+        writes = [write for (write,) in commits]
+    except (TypeError, ValueError):
+        return None
+    if len(writes) < 2 or {type(write) for write in writes} != {Write}:
+        return None
+    if {write.kind for write in writes} != {"create"} or len({write.schema for write in writes}) > 1:
+        return None
+    return CreateBatch(writes, tenant)

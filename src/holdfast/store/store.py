@@ -28,7 +28,17 @@ from holdfast.model.path import join_key, join_keys, split_key
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete, patch
+from holdfast.store.commit import (
+    Commit,
+    Committed,
+    Outcome,
+    Snapshot,
+    Write,
+    check_commit,
+    create_batch,
+    delete,
+    patch,
+)
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import (
@@ -444,22 +454,32 @@ class Store:
             self._schema(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
-    def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:
+    def _commits(self, commits: Iterable[Sequence[Write]]) -> Sequence[Commit]:
         """Check the commits of one call; each collection once, as a handle has many writes to it."""
-        known, writes_max = self._writable, self.engine.capabilities.writes_max
-        tenant, checked = self.tenant_id, []
-        for writes in commits:
+        given = commits if isinstance(commits, (list, tuple)) else list(commits)
+        batch = create_batch(given, self.tenant_id) if len(given) > 1 else None
+        if batch is not None:
+            self._check_writable(batch.schema)
+            IO_COUNTERS.writes += len(batch)
+            return batch
+        writes_max = self.engine.capabilities.writes_max
+        known, tenant, checked = self._writable, self.tenant_id, []
+        for writes in given:
             try:
                 schemas = [write.schema for write in writes]
             except (AttributeError, TypeError):
                 raise InvalidError(_no_writes(writes)) from None
             for schema in schemas:
                 if schema not in known:
-                    self._schema(schema.cls)
-                    known.add(schema)
+                    self._check_writable(schema)
             checked.append(Commit(check_commit(writes, writes_max), tenant))
             IO_COUNTERS.writes += len(schemas)
         return checked
+
+    def _check_writable(self, schema: Schema[Any]) -> None:
+        if schema not in self._writable:
+            self._schema(schema.cls)
+            self._writable.add(schema)
 
 
 def _no_writes(given: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Write
+from holdfast.store.commit import Commit, CreateBatch, Write
 from holdfast.store.sql.blind_patch import BlindPatch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
@@ -150,6 +150,11 @@ def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> 
     None where one does something else, where two add the same document, or where something else than its key
     can refuse one: those have to be decided one by one.
     """
+    if isinstance(commits, CreateBatch):
+        schema, writes = commits.schema, commits.writes
+        distinct = len({write.key for write in writes}) == len(writes)
+        permitted = distinct and insertable(schema, writes, tenant=commits.tenant, listed=listed)
+        return writes if permitted else None
     writes = [commit.writes[0] for commit in commits if len(commit.writes) == 1]
     if len(writes) < len(commits) or {write.kind for write in writes} != {"create"}:
         return None

@@ -2,8 +2,9 @@
 
 Each statement releases the GIL and must reacquire it: by hundreds, the rows go in while other threads
 work. Where an id turns out to be taken, or a counting upsert finds its conditions unmet, all of it is rolled
-back, and the slow path finds which. A commit that is alone in its transaction needs no savepoint for that,
-for which SQLite would copy each page before it changes it: the transaction is rolled back and begun again.
+back, and the slow path finds which. A commit or a batch of creates that is alone in its transaction needs no
+savepoint for that, for which SQLite would copy each page before it changes it: the transaction is rolled back
+and begun again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import apsw
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.commit import Commit, Committed, CreateBatch, Outcome, Write
 from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, new_documents
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
@@ -31,7 +32,7 @@ WRITES_MIN: Final = 16
 
 
 class RefusedInsertError(Exception):
-    """A bulk insert that is alone in its transaction was refused: roll back and decide its commit."""
+    """A bulk insert that is alone in its transaction was refused: roll back and decide its commits."""
 
 
 def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
@@ -45,6 +46,16 @@ def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> 
     if not _insert_all(transaction, {transaction.mappings[writes[0].schema]: writes}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
+
+
+def insert_batch(transaction: WriteTransaction, commits: CreateBatch) -> list[Outcome] | None:
+    """Insert a batch that is alone in its transaction; None where more than a taken id can refuse it."""
+    writes = new_documents(commits, transaction.listed)
+    if writes is None:
+        return None
+    version = transaction.next_version()
+    _insert_all(transaction, {transaction.mappings[commits.schema]: writes}, (), version=version)
+    return [Committed((version,))] * len(writes)
 
 
 def insert_unread(transaction: WriteTransaction, commit: Commit) -> Outcome | None:
