@@ -90,7 +90,7 @@ class Batch:
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         if isinstance(self._independent, NewDocuments):
-            self._create_all([commit.writes[0] for commit in commits])
+            self._create_all(self._independent.writes)
             return
         if isinstance(self._independent, PermittedWrites):
             self._make_all(commits)

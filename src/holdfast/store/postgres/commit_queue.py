@@ -121,3 +121,10 @@ class CommitQueue:
         self.closed = True
         while self._idle:
             self._wake()
+
+
+def requested_commits(requests: Sequence[CommitRequest]) -> Sequence[Commit]:
+    """Return the commits of all requests; those of one as they are, which may be a batch of creates."""
+    if len(requests) == 1:
+        return requests[0].commits
+    return [commit for request in requests for commit in request.commits]

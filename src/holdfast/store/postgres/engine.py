@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, Outcome, Snapshot, Write
+from holdfast.store.commit import Commit, CreateBatch, Outcome, Snapshot, Write
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
@@ -148,6 +148,9 @@ class PostgresEngine(SqlEngine[PostgresTable]):
 
 
 def _size(commits: Sequence[Commit]) -> int:
+    """Return the number of writes."""
+    if isinstance(commits, CreateBatch):
+        return len(commits)
     return sum([len(commit.writes) for commit in commits])
 
 

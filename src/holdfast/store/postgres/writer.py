@@ -21,7 +21,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
-from holdfast.store.postgres.commit_queue import CommitQueue
+from holdfast.store.postgres.commit_queue import CommitQueue, requested_commits
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
 from holdfast.store.postgres.lone_create import LoneCreate, lone_create
 from holdfast.store.postgres.pool import (
@@ -32,7 +32,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
-from holdfast.store.sql.write_batch import bulk_commits, counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import PermittedWrites, bulk_commits, counting_upserts, independent_writes
 from holdfast.store.write_rules import decide
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class PostgresWriter:
 
     async def run(self) -> None:
         while requests := await self._queue.take(self):
-            commits = [commit for request in requests for commit in request.commits]
+            commits = requested_commits(requests)
             try:
                 outcomes = await self._commit_batch(commits, requests[0].failed)
             except Exception as fault:
@@ -90,7 +90,7 @@ class PostgresWriter:
         if self._connection is not None:
             await close_connection(self._connection)
 
-    async def _commit_batch(self, commits: list[Commit], failed: FailedAttempt | None) -> list[Outcome]:
+    async def _commit_batch(self, commits: Sequence[Commit], failed: FailedAttempt | None) -> list[Outcome]:
         if failed is None and (write := lone_create(commits, self._listed)) is not None:
             outcome = await self.create(write, commits[0])
             if outcome is not None and not isinstance(outcome, FailedAttempt):
@@ -148,8 +148,10 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s, since_s=failed and failed.since_s)
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
-        bulk = bulk_commits(commits, self._listed) if batched else {}
-        counts = counting_upserts(commits, bulk) if batched else {}
+        # Permitted writes are all there are.
+        others = batched and not isinstance(independent, PermittedWrites)
+        bulk = bulk_commits(commits, self._listed) if others else {}
+        counts = counting_upserts(commits, bulk) if others else {}
         while True:
             work = Batch(
                 self._mappings, self._next_version, independent=independent, bulk=bulk, counts=counts
@@ -200,10 +202,13 @@ class PostgresWriter:
     async def _attempt(
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
-        wanted = keys_to_read(
-            commits, self._mappings, unread=work.unread, counts=work.counts, careful=careful
+        unread, counts = work.unread, work.counts
+        wanted = (
+            keys_to_read(commits, self._mappings, unread=unread, counts=counts, careful=careful)
+            if len(unread) < len(commits)
+            else {}
         )
-        locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, work.unread))
+        locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, unread))
 
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():

@@ -22,6 +22,10 @@ class PermittedWrites(dict[int, IndependentWrite]):
 class NewDocuments(PermittedWrites):
     """The creates of all commits of a batch: of one collection, and only a taken id can refuse one."""
 
+    def __init__(self, writes: Sequence[Write]) -> None:
+        super().__init__(enumerate(writes))
+        self.writes = writes
+
 
 class BulkWrites(NamedTuple):
     """A commit's writes by the statement that makes them, and the `others`, which must be decided."""
@@ -52,7 +56,7 @@ def independent_writes(
     if len(commits) > 1:
         new = new_documents(commits, listed)
         if new is not None:
-            return NewDocuments(enumerate(new))
+            return NewDocuments(new)
         permitted = _permitted_writes(commits, listed)
         if permitted is not None:
             return permitted
