@@ -38,7 +38,7 @@ from holdfast.store import (
     put,
     upsert,
 )
-from holdfast.store.commit import Commit, Expect, Outcome
+from holdfast.store.commit import Commit, CreateBatch, Expect, Outcome, create_batch
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.blind_patch import blind_patch, blind_patches
 from holdfast.store.sql.write_batch import (
@@ -304,6 +304,11 @@ mixed = st.lists(commits, max_size=40)
 orders = st.builds(
     single, st.lists(new_orders.map(create), min_size=20, max_size=40, unique_by=key_of), st.none()
 )
+# Of one collection; some ids are taken, some given twice, some documents another tenant's.
+created = st.one_of(
+    st.builds(single, st.lists(new_orders.map(create), min_size=2, max_size=40), handles),
+    st.builds(single, st.lists(new_orders.map(create), min_size=2, max_size=40, unique_by=key_of), st.none()),
+)
 settlements = st.builds(single, st.lists(patches, min_size=15, max_size=40, unique_by=key_of), handles)
 numbered = st.builds(
     single,
@@ -349,8 +354,8 @@ class Pair:
         try:
             for number, commits in enumerate(rounds):
                 self._count(commits)
-                outcomes = [_summary(await one.commit(commits)) for one in (engine, reference)]
-                assert outcomes[0] == outcomes[1]
+                outcomes = _summary(await engine.commit(self._as_requested(commits)))
+                assert outcomes == _summary(await reference.commit(commits))
                 found = [await _documents(one, keys) for one in (engine, reference)]
                 assert found[0] == found[1]
                 claims = [await _claim(one, f"worker-{number}") for one in (engine, reference)]
@@ -358,6 +363,14 @@ class Pair:
         finally:
             cleanup = [Write("delete", schema, key) for schema, key in keys]
             await engine.commit([Commit((write,), restoring=True) for write in cleanup])
+
+    def _as_requested(self, commits: list[Commit]) -> Sequence[Commit]:
+        """Return the commits as a store hands them to its engine."""
+        if len({(c.tenant, c.expiring, c.restoring) for c in commits}) != 1:
+            return commits
+        batch = create_batch([commit.writes for commit in commits], commits[0].tenant)
+        self.taken["batch of creates"] += batch is not None
+        return commits if batch is None else batch
 
     def _count(self, commits: list[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
@@ -441,6 +454,35 @@ def test_a_dispatchers_batches_are_decided_as_by_the_write_rules(pair: Pair) -> 
 
     compare()
     assert pair.taken["permitted"] > 10
+
+
+def test_batches_of_creates_are_decided_as_the_write_rules_do(pair: Pair) -> None:
+    @settings(
+        max_examples=100,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.tuples(created, created, mixed, created))
+    def compare(rounds: Sequence[list[Commit]]) -> None:
+        pair.compare(rounds)
+
+    compare()
+    assert pair.taken["batch of creates"] > 100
+
+
+@settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate])
+@given(created | orders | mixed)
+def test_a_batch_of_creates_has_the_commits_that_it_was_made_of(commits: list[Commit]) -> None:
+    batch = create_batch([commit.writes for commit in commits], "acme")
+    kinds = {(write.kind, write.schema) for commit in commits for write in commit.writes}
+    may_be = all(len(commit.writes) == 1 for commit in commits) and len(kinds) == 1
+    assert isinstance(batch, CreateBatch) == (may_be and next(iter(kinds))[0] == "create")
+    if batch is not None:
+        expected = [Commit(commit.writes, "acme") for commit in commits]
+        assert list(batch) == expected == [batch[n] for n in range(len(batch))]
+        assert list(batch[1:]) == expected[1:]
 
 
 @pytest.mark.parametrize("expect", [Fence(1), None])

@@ -96,6 +96,34 @@ async def test_several_at_once_are_refused_each_by_itself(sqlite_url: str) -> No
         assert [len(await _stored(store, prefix)) for prefix in "abc"] == [len(IDS), 1, len(IDS)]
 
 
+async def test_a_batch_of_creates_that_is_alone_is_undone_with_its_transaction(
+    sqlite_url: str, statements: list[str]
+) -> None:
+    async with _opened(sqlite_url) as store:
+        await store.settle([[one] for one in _creates("a")])
+        statements.clear()
+        await store.settle([[one] for one in _creates("b")])
+        inserts = [one for one in statements if one.startswith("INSERT")]
+        assert len(inserts) == 1
+        assert inserts[0].startswith("INSERT OR ROLLBACK")
+        assert len(await _stored(store, "b")) == len(IDS)
+
+
+async def test_of_a_batch_of_creates_only_those_are_refused_whose_ids_are_taken(
+    sqlite_url: str, statements: list[str]
+) -> None:
+    async with _opened(sqlite_url) as store:
+        await store.commit(create(Counter(id="a20")))
+        statements.clear()
+        creates = [*_creates("a"), create(Counter(id="a3"))]
+        outcomes = await store.settle([[one] for one in creates])
+        refused = [n for n, one in enumerate(outcomes) if isinstance(one, AlreadyExistsError)]
+        assert refused == [20, len(IDS)]
+        assert len(await _stored(store, "a")) == len(IDS)
+        await store.settle([[one] for one in _creates("b")])
+        assert len(await _stored(store, "b")) == len(IDS)
+
+
 async def test_facts_are_counted_where_a_sum_has_to_be_decided(sqlite_url: str) -> None:
     async with _opened(sqlite_url) as store:
         row = UsageSum(

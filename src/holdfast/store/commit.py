@@ -226,3 +226,17 @@ def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
     if len(checked) > 1 and len({(id(w.schema), w.key) for w in checked}) < len(checked):
         raise BadQueryError("a commit writes each document once; combine the changes into one write")
     return checked
+
+
+def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
+    """Return commits as a batch of creates; None where one is anything else."""
+    try:
+        writes = [write for (write,) in commits]
+    except (TypeError, ValueError):
+        return None
+    if {type(write) for write in writes} != {Write}:
+        return None
+    if {write.kind for write in writes} != {"create"} or len({write.schema for write in writes}) > 1:
+        return None
+    documents = [write.prepared for write in writes if write.prepared is not None]
+    return CreateBatch(writes[0].schema, documents, tenant=tenant)

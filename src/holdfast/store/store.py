@@ -37,6 +37,7 @@ from holdfast.store.commit import (
     Write,
     check_commit,
     create,
+    create_batch,
     delete,
     patch,
 )
@@ -275,9 +276,7 @@ class Store:
         prepared = schema.prepare_new(documents) if len(documents) > 1 else None
         if prepared is None:
             return self.start_settle([(create(document),) for document in documents])
-        if schema not in self._writable:
-            self._schema(schema.cls)
-            self._writable.add(schema)
+        self._check_writable(schema)
         IO_COUNTERS.writes += len(prepared)
         return _as_future(self.engine.commit(CreateBatch(schema, prepared, tenant=self.tenant_id)))
 
@@ -469,22 +468,32 @@ class Store:
             self._schema(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
-    def _commits(self, commits: Iterable[Sequence[Write]]) -> list[Commit]:
+    def _commits(self, commits: Iterable[Sequence[Write]]) -> Sequence[Commit]:
         """Check the commits of one call; each collection once, as a handle has many writes to it."""
-        known, writes_max = self._writable, self.engine.capabilities.writes_max
-        tenant, checked = self.tenant_id, []
-        for writes in commits:
+        given = commits if isinstance(commits, (list, tuple)) else list(commits)
+        batch = create_batch(given, self.tenant_id) if len(given) > 1 else None
+        if batch is not None:
+            self._check_writable(batch.schema)
+            IO_COUNTERS.writes += len(batch)
+            return batch
+        writes_max = self.engine.capabilities.writes_max
+        known, tenant, checked = self._writable, self.tenant_id, []
+        for writes in given:
             try:
                 schemas = [write.schema for write in writes]
             except (AttributeError, TypeError):
                 raise InvalidError(_no_writes(writes)) from None
             for schema in schemas:
                 if schema not in known:
-                    self._schema(schema.cls)
-                    known.add(schema)
+                    self._check_writable(schema)
             checked.append(Commit(check_commit(writes, writes_max), tenant))
             IO_COUNTERS.writes += len(schemas)
         return checked
+
+    def _check_writable(self, schema: Schema[Any]) -> None:
+        if schema not in self._writable:
+            self._schema(schema.cls)
+            self._writable.add(schema)
 
 
 def _as_future(committing: Awaitable[list[Outcome]]) -> asyncio.Future[list[Outcome]]:

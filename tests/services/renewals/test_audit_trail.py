@@ -46,7 +46,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[set[type[Document]]]:
     """What is written together, commit by commit."""
     seen, made = list[set[type[Document]]](), Store._commits
 
-    def noted(store: Store, commits: Iterable[Sequence[Write]]) -> list[Commit]:
+    def noted(store: Store, commits: Iterable[Sequence[Write]]) -> Sequence[Commit]:
         checked = made(store, commits)
         seen.extend({write.schema.cls for write in commit.writes} for commit in checked)
         return checked

@@ -6,7 +6,7 @@ applied by one statement for each table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -72,8 +72,12 @@ class Batch:
     ) -> None:
         self._mappings, self._next_version = mappings, next_version
         self._independent, self._bulk, self.counts = independent, bulk, counts
-        self.all_new = isinstance(independent, NewDocuments)
-        self.unread = {*independent, *bulk}  # commits that are made without reading their documents
+        # Commits that are made without reading their documents.
+        self.unread: Collection[int] = (
+            range(len(independent.documents))
+            if isinstance(independent, NewDocuments)
+            else {*independent, *bulk}
+        )
         self._bulk_versions: dict[int, int] = {}
         self._states: dict[DocumentKey, DocumentState] = {}
         self._creates: dict[Schema[Any], TableChange] = {}

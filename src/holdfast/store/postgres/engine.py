@@ -148,7 +148,10 @@ class PostgresEngine(SqlEngine[PostgresTable]):
 
 
 def _size(commits: Sequence[Commit]) -> int:
-    return len(commits) if type(commits) is CreateBatch else sum([len(commit.writes) for commit in commits])
+    """Return the number of writes."""
+    if isinstance(commits, CreateBatch):
+        return len(commits)
+    return sum([len(commit.writes) for commit in commits])
 
 
 def _parts(commits: Sequence[Commit]) -> list[list[Commit]]:

@@ -32,7 +32,7 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
-from holdfast.store.sql.write_batch import NewDocuments, bulk_commits, counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import PermittedWrites, bulk_commits, counting_upserts, independent_writes
 from holdfast.store.write_rules import decide
 
 T = TypeVar("T")
@@ -148,7 +148,8 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s, since_s=failed and failed.since_s)
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
-        others = batched and not isinstance(independent, NewDocuments)
+        # Permitted writes are all there are.
+        others = batched and not isinstance(independent, PermittedWrites)
         bulk = bulk_commits(commits, self._listed) if others else {}
         counts = counting_upserts(commits, bulk) if others else {}
         while True:
@@ -201,14 +202,13 @@ class PostgresWriter:
     async def _attempt(
         self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
+        unread, counts = work.unread, work.counts
         wanted = (
-            {}
-            if work.all_new
-            else keys_to_read(
-                commits, self._mappings, unread=work.unread, counts=work.counts, careful=careful
-            )
+            keys_to_read(commits, self._mappings, unread=unread, counts=counts, careful=careful)
+            if len(unread) < len(commits)
+            else {}
         )
-        locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, work.unread))
+        locked = bool(wanted) and (careful or self._locked_batches > 0 or needs_locks(commits, unread))
 
         async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():

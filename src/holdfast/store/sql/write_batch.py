@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.commit import Commit, CreateBatch, Write
+from holdfast.store.commit import Commit, CreateBatch, Write, create_batch
 from holdfast.store.sql.blind_patch import BlindPatch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
@@ -22,11 +22,11 @@ class PermittedWrites(dict[int, IndependentWrite]):
 class NewDocuments(PermittedWrites):
     """The creates of all commits of a batch: of one collection, and only a taken id can refuse one.
 
-    As writes they are here only where the commits had them.
+    They are here as documents only, not by their positions.
     """
 
-    def __init__(self, schema: Schema[Any], documents: Sequence[Prepared], writes: Iterable[Write]) -> None:
-        super().__init__(enumerate(writes))
+    def __init__(self, schema: Schema[Any], documents: Sequence[Prepared]) -> None:
+        super().__init__()
         self.schema, self.documents = schema, documents
 
 
@@ -54,14 +54,13 @@ def independent_writes(
     touches; collections with list indexes (`listed`) need their items written one by one.
     """
     independent: dict[int, IndependentWrite] = {}
-    if type(commits) is CreateBatch and (batch := _new_batch(commits, listed)) is not None:
-        return batch
-    if all(len(commit.writes) != 1 for commit in commits):
-        return independent
     if len(commits) > 1:
         new = new_documents(commits, listed)
         if new is not None:
-            return NewDocuments(new[0].schema, prepared_of(new), new)
+            return new
+    if all(len(commit.writes) != 1 for commit in commits):
+        return independent
+    if len(commits) > 1:
         permitted = _permitted_writes(commits, listed)
         if permitted is not None:
             return permitted
@@ -76,15 +75,6 @@ def independent_writes(
         if made is not None:
             independent[number] = made
     return independent
-
-
-def _new_batch(batch: CreateBatch, listed: Container[Schema[Any]]) -> NewDocuments | None:
-    documents = batch.documents
-    if len(documents) < 2 or len({one.key for one in documents}) < len(documents):
-        return None
-    if not insertable(batch.schema, documents, tenant=batch.tenant, listed=listed):
-        return None
-    return NewDocuments(batch.schema, documents, ())
 
 
 def _permitted_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> PermittedWrites | None:
@@ -110,7 +100,7 @@ def _permitted_writes(commits: Sequence[Commit], listed: Container[Schema[Any]])
         return None
     if creates:
         new = new_documents(creates, listed)
-        if new is None or not keys.isdisjoint([(write.schema, write.key) for write in new]):
+        if new is None or not keys.isdisjoint([(new.schema, one.key) for one in new.documents]):
             return None
     made = blind_patches(written)
     if made is None:
@@ -162,20 +152,23 @@ def bulk_writes(commit: Commit, listed: Container[Schema[Any]]) -> BulkWrites:
     return BulkWrites(creates, counts, others)
 
 
-def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> list[Write] | None:
-    """Return the creates of commits that each add one document of the same collection for the same tenant.
+def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> NewDocuments | None:
+    """Return what commits create that each add one document of the same collection for the same tenant.
 
     None where one does something else, where two add the same document, or where something else than its key
     can refuse one: those have to be decided one by one.
     """
-    writes = [commit.writes[0] for commit in commits if len(commit.writes) == 1]
-    if len(writes) < len(commits) or {write.kind for write in writes} != {"create"}:
+    batch = commits if isinstance(commits, CreateBatch) else _as_batch(commits)
+    if batch is None or len({one.key for one in batch.documents}) < len(batch):
         return None
-    tenants, schemas = {commit.tenant for commit in commits}, {write.schema for write in writes}
-    if len(tenants) > 1 or len(schemas) > 1 or len({write.key for write in writes}) < len(writes):
+    permitted = insertable(batch.schema, batch.documents, tenant=batch.tenant, listed=listed)
+    return NewDocuments(batch.schema, batch.documents) if permitted else None
+
+
+def _as_batch(commits: Sequence[Commit]) -> CreateBatch | None:
+    if len({commit.tenant for commit in commits}) > 1:
         return None
-    (tenant,), (schema,) = tenants, schemas
-    return writes if insertable(schema, prepared_of(writes), tenant=tenant, listed=listed) else None
+    return create_batch([commit.writes for commit in commits], commits[0].tenant)
 
 
 def prepared_of(writes: Iterable[Write]) -> list[Prepared]:

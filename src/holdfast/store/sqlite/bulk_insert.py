@@ -2,8 +2,9 @@
 
 Each statement releases the GIL and must reacquire it: by hundreds, the rows go in while other threads
 work. Where an id turns out to be taken, or a counting upsert finds its conditions unmet, all of it is rolled
-back, and the slow path finds which. A commit that is alone in its transaction needs no savepoint for that,
-for which SQLite would copy each page before it changes it: the transaction is rolled back and begun again.
+back, and the slow path finds which. A commit or a batch of creates that is alone in its transaction needs no
+savepoint for that, for which SQLite would copy each page before it changes it: the transaction is rolled back
+and begun again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import apsw
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
-from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, new_documents
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.commit import Commit, Committed, CreateBatch, Outcome, Write
+from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, new_documents, prepared_of
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
@@ -31,18 +32,27 @@ WRITES_MIN: Final = 16
 
 
 class RefusedInsertError(Exception):
-    """A bulk insert that is alone in its transaction was refused: roll back and decide its commit."""
+    """A bulk insert that is alone in its transaction was refused: roll back and decide its commits."""
 
 
 def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
     """Insert where every commit creates one document of one collection and all succeed; otherwise None."""
     if len(commits) < COMMITS_MIN:
         return None
-    writes = new_documents(commits, transaction.listed)
-    if writes is None:
+    return _insert_new(transaction, commits)
+
+
+def insert_batch(transaction: WriteTransaction, commits: CreateBatch) -> list[Outcome] | None:
+    """Insert a batch that is alone in its transaction; None where more than a taken id can refuse it."""
+    return _insert_new(transaction, commits)
+
+
+def _insert_new(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
+    new = new_documents(commits, transaction.listed)
+    if new is None:
         return None
-    version = transaction.next_version()
-    if not _insert_all(transaction, {transaction.mappings[writes[0].schema]: writes}, (), version=version):
+    version, mapping = transaction.next_version(), transaction.mappings[new.schema]
+    if not _insert_all(transaction, {mapping: new.documents}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
 
@@ -67,7 +77,7 @@ def _bulk(transaction: WriteTransaction, commit: Commit) -> BulkWrites | None:
 
 
 def _insert_bulk(transaction: WriteTransaction, commit: Commit, bulk: BulkWrites) -> Outcome | None:
-    new = {transaction.mappings[schema]: writes for schema, writes in bulk.creates.items()}
+    new = {transaction.mappings[schema]: prepared_of(writes) for schema, writes in bulk.creates.items()}
     try:
         changes = [decide(write, transaction.current(write), commit=commit) for write in bulk.others]
     except HoldfastError:
@@ -80,7 +90,7 @@ def _insert_bulk(transaction: WriteTransaction, commit: Commit, bulk: BulkWrites
 
 def _insert_all(
     transaction: WriteTransaction,
-    new: Mapping[SqliteTable, list[Write]],
+    new: Mapping[SqliteTable, Sequence[Prepared]],
     changes: Iterable[Change | None],
     *,
     counts: Mapping[tuple[Schema[Any], Column], list[Write]] = MappingProxyType({}),
@@ -102,7 +112,7 @@ def _insert_all(
 
 def _execute_all(
     transaction: WriteTransaction,
-    new: Mapping[SqliteTable, list[Write]],
+    new: Mapping[SqliteTable, Sequence[Prepared]],
     changes: Iterable[Change | None],
     *,
     counts: Mapping[tuple[Schema[Any], Column], list[Write]],
@@ -112,10 +122,16 @@ def _execute_all(
     try:
         for change in changes:
             transaction.apply(change, version)
-        for mapping, writes in new.items():
-            _insert(transaction, mapping, writes, version=version)
+        for mapping, documents in new.items():
+            _insert(transaction, mapping, documents, version=version)
         return all(
-            _insert(transaction, transaction.mappings[schema], writes, counted=column, version=version)
+            _insert(
+                transaction,
+                transaction.mappings[schema],
+                prepared_of(writes),
+                counted=column,
+                version=version,
+            )
             for (schema, column), writes in counts.items()
         )
     except apsw.ConstraintError:
@@ -125,7 +141,7 @@ def _execute_all(
 def _insert(
     transaction: WriteTransaction,
     mapping: SqliteTable,
-    writes: list[Write],
+    documents: Sequence[Prepared],
     *,
     counted: Column | None = None,
     version: int,
@@ -133,7 +149,7 @@ def _insert(
     """Insert new documents or, with a column, make counting upserts; whether all were made."""
     transaction.touched.add(mapping.schema)
     connection, made, lone = transaction.connection, 0, transaction.lone
-    for some in statement_slices([w.prepared for w in writes if w.prepared], mapping.rows_per_statement):
+    for some in statement_slices(documents, mapping.rows_per_statement):
         count = len(some)
         sql = (
             mapping.insert_many_sql(count, rolls_back=lone)
@@ -142,4 +158,4 @@ def _insert(
         )
         connection.execute(sql, mapping.inserted(*some, version=version))
         made += connection.changes()
-    return made == len(writes)
+    return made == len(documents)

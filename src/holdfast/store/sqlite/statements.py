@@ -27,7 +27,7 @@ _PATCHES_MAX: Final = 1_000
 T = TypeVar("T")
 
 
-def statement_slices(items: list[T], rows_max: int) -> Iterator[list[T]]:
+def statement_slices(items: Sequence[T], rows_max: int) -> Iterator[Sequence[T]]:
     """Yield rows by statements: few to run for any number, and few to keep prepared.
 
     A statement takes a power of two from 128 on, below that a multiple of the step, or what is left over.

@@ -73,7 +73,7 @@ class WriteBatch:
                 permitted.append((number, prepared))
         return permitted
 
-    def _insert(self, mapping: SqliteTable, some: list[Numbered[Prepared]]) -> None:
+    def _insert(self, mapping: SqliteTable, some: Sequence[Numbered[Prepared]]) -> None:
         version = self._transaction.next_version()
         prepared = [one for _, one in some]
         try:
@@ -84,7 +84,9 @@ class WriteBatch:
             return
         self._record(mapping, some, version)
 
-    def _patch(self, mapping: SqliteTable, some: list[Numbered[BlindPatch]], *, tenant: str | None) -> None:
+    def _patch(
+        self, mapping: SqliteTable, some: Sequence[Numbered[BlindPatch]], *, tenant: str | None
+    ) -> None:
         connection, version = self._transaction.connection, self._transaction.next_version()
         connection.execute(*mapping.patch([one for _, one in some], version, tenant=tenant))
         if connection.changes() < len(some):
@@ -114,7 +116,7 @@ def patch_alone(transaction: WriteTransaction, commit: Commit) -> Committed | No
 
 
 def _with_version(
-    connection: apsw.Connection, mapping: SqliteTable, some: list[Numbered[BlindPatch]], *, version: int
+    connection: apsw.Connection, mapping: SqliteTable, some: Sequence[Numbered[BlindPatch]], *, version: int
 ) -> list[Numbered[BlindPatch]]:
     """Return the patches whose conditions held: no other row has this version."""
     sql = (

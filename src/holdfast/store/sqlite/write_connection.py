@@ -15,7 +15,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, join_commits
+from holdfast.store.commit import Commit, Committed, CreateBatch, join_commits
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -46,6 +46,11 @@ class WriteJob:
         self.future, self.work, self.commits = future, work, commits
         self.result: Any = None
         self.in_thread = False
+
+    @property
+    def is_undone_whole(self) -> bool:
+        """Whether a refused document may undo all of it, to be made again more slowly."""
+        return len(self.commits) == 1 or isinstance(self.commits, CreateBatch)
 
 
 class WriteConnection:
@@ -108,7 +113,7 @@ class WriteConnection:
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
         try:
-            self._transact(jobs, lone=len(jobs) == 1 and len(jobs[0].commits) == 1)
+            self._transact(jobs, lone=len(jobs) == 1 and jobs[0].is_undone_whole)
         except RefusedInsertError:
             self.roll_back()
             self._transact(jobs, lone=False)
