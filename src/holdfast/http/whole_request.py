@@ -55,9 +55,9 @@ class WholeRequestParser:
 
         Ordinary is one whole request of HTTP/1.1 with a length, no header twice, whose connection stays open.
         """
-        parts = self._parts
+        parts, headers = self._parts, dict[str, str]()
         parts.clear()
-        self._headers = headers = {}
+        self._headers = headers
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
