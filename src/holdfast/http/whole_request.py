@@ -14,7 +14,7 @@ import httptools
 
 # What changes how a request is read or answered.
 NOT_ORDINARY: Final = frozenset(("transfer-encoding", "expect", "upgrade"))
-_KEEP_ALIVE: Final = ("keep-alive", "Keep-Alive")
+_KEEP_ALIVE: Final = "keep-alive"
 _NAMES_MAX: Final = 1_000
 _NAME_BYTES_MAX: Final = 64
 _BEGUN, _ENDED = object(), object()
@@ -55,8 +55,9 @@ class WholeRequestParser:
 
         Ordinary is one whole request of HTTP/1.1 with a length, no header twice, whose connection stays open.
         """
-        parts, headers = self._parts, dict[str, str]()
+        parts = self._parts
         parts.clear()
+        headers: dict[str, str] = {}
         self._headers = headers
         try:
             self._parser.feed_data(data)
@@ -66,14 +67,9 @@ class WholeRequestParser:
             body = parts[1]
             # One line for each, the first and an empty one: none was there twice, empty or folded.
             lines = data.count(b"\n", 0, len(data) - len(body))
-            if lines == len(headers) + 2 and _is_ordinary(headers):
+            stays_open = headers.get("connection", _KEEP_ALIVE).lower() == _KEEP_ALIVE
+            if lines == len(headers) + 2 and stays_open and NOT_ORDINARY.isdisjoint(headers):
                 return headers, body
         # It may have seen a part of a request, or one after which nothing more comes.
         self._parser = httptools.HttpRequestParser(self)
         return None
-
-
-def _is_ordinary(headers: Mapping[str, str]) -> bool:
-    if "content-length" not in headers or not NOT_ORDINARY.isdisjoint(headers):
-        return False
-    return "connection" not in headers or headers["connection"] in _KEEP_ALIVE
