@@ -113,10 +113,9 @@ class Ingest:
             return [fault] * len(messages)
         entered = self._backpressure.enter_many(len(messages))
         results = self._inbox.accept(self.hook.source, messages[:entered])
-        accepted = sum([isinstance(one, AcceptedMessage) for one in results])
-        if accepted < entered:
-            self._backpressure.leave(entered - accepted)
-        return [*results, *[None] * (len(messages) - entered)]
+        if refused := sum([type(one) is not AcceptedMessage for one in results]):
+            self._backpressure.leave(refused)
+        return results if entered == len(messages) else [*results, *[None] * (len(messages) - entered)]
 
     def store(
         self, messages: Sequence[AcceptedMessage], loop: asyncio.AbstractEventLoop

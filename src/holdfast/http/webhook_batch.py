@@ -68,27 +68,27 @@ class WebhookBatch:
     def add(self, connection: WebhookConnection, cycle: WebhookCycle) -> None:
         """Take in a request that was read."""
         self._waiting.append((connection, cycle))
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
 
     def add_unread(self, connection: WebhookConnection) -> None:
         """Take in what is still to be read, unless the connection has read it by then."""
         self._unread.append(connection)
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
         # Not while sockets are read: uvloop releases the GIL after each, and a writer thread would take it.
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._take_in)
+        self._is_scheduled = True
+        self._loop.call_soon(self._take_in)
 
     def _take_in(self) -> None:
         waiting, self._waiting = self._waiting, []
         unread, self._unread = self._unread, []
-        self._is_scheduled = False
-        cycles = [*waiting, *self._read(unread)]
-        began_s = time.perf_counter()
-        for _, cycle in cycles:
+        self._is_scheduled, began_s = False, time.perf_counter()
+        for _, cycle in waiting:
             cycle.began_s = began_s
+        cycles = [*waiting, *self._read(unread, began_s)]
         accepted: _Accepted = []
         results = self._ingest.accept([(cycle.headers, cycle.body) for _, cycle in cycles])
         for (connection, cycle), result in zip(cycles, results, strict=True):
@@ -100,7 +100,7 @@ class WebhookBatch:
         if accepted:
             self._store(accepted)
 
-    def _read(self, unread: Sequence[WebhookConnection]) -> _Cycles:
+    def _read(self, unread: Sequence[WebhookConnection], began_s: float) -> _Cycles:
         """Parse whole requests; what is something else is read as usual."""
         parse, ingest = self._parser.parse, self._ingest
         cycles: _Cycles = []
@@ -113,7 +113,8 @@ class WebhookBatch:
                 self._guarded(connection, connection.read_as_usual)
                 continue
             connection.unread = None
-            cycle = connection.cycle = WebhookCycle(ingest, None, *request)
+            headers, body = request
+            cycle = connection.cycle = WebhookCycle(ingest, None, headers, body, began_s)
             cycles.append((connection, cycle))
         return cycles
 

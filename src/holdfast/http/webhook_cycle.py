@@ -26,8 +26,8 @@ class WebhookCycle(msgspec.Struct, eq=False):
     raw: RawHeaders | None  # None where no header was there twice, so that `headers` has all of them
     headers: Mapping[str, str]
     body: bytes = b""
-    keep_alive: bool = True
     began_s: float = 0.0
+    keep_alive: bool = True
     disconnected: bool = False
     response_complete: bool = False
     message_event: Any = _NO_EVENT

@@ -28,7 +28,7 @@ from holdfast.http.whole_request import NOT_ORDINARY
 # The server beneath stops reading past as much; a longer body has to wait for its place.
 DIRECT_BYTES_MAX: Final = 65_536
 _DIGITS_MAX: Final = 5
-_TARGET_BYTES_MAX: Final = 1_000
+_LINE_BYTES_MAX: Final = 1_000
 
 
 class WebhookProtocol(SlowClientProtocol):
@@ -44,17 +44,27 @@ class WebhookProtocol(SlowClientProtocol):
         super().__init__(*args, **kwargs)
         plain = isinstance(self.app, AsgiApp) and not self.root_path and self.limit_concurrency is None
         self._hooks = self.app.direct_webhooks if plain else {}
+        self._batches: dict[bytes, WebhookBatch] = {}  # by the request lines that this connection had
 
     def data_received(self, data: bytes) -> None:
-        end, cycle = data.find(b" HTTP/1.1\r\n", 0, _TARGET_BYTES_MAX), self.cycle
-        ingest = self._hooks.get(data[5:end]) if end > 0 and data.startswith(b"POST ") else None
+        line = data[: data.find(b"\r", 0, _LINE_BYTES_MAX)]
+        batch, cycle = self._batches.get(line) or self._batch_of_line(line), self.cycle
         idle = self._complete and self.unread is None and (cycle is None or cycle.response_complete)
-        if ingest is None or not idle or self.flow.write_paused or len(data) > DIRECT_BYTES_MAX:
+        if batch is None or not idle or self.flow.write_paused or len(data) > DIRECT_BYTES_MAX:
             self.read_as_usual()
             super().data_received(data)
             return
         self.unread, self.idle_since_s, self.reading_since_s = data, None, None
-        self._batch(ingest).add_unread(self)
+        batch.add_unread(self)
+
+    def _batch_of_line(self, line: bytes) -> WebhookBatch | None:
+        """The batch of the hook that a request line asks for."""
+        if not (line.startswith(b"POST ") and line.endswith(b" HTTP/1.1")):
+            return None
+        ingest = self._hooks.get(line[5:-9])
+        if ingest is not None:
+            self._batches[line] = self._batch(ingest)
+        return self._batches.get(line)
 
     def read_as_usual(self) -> None:
         """Read what waits to be read in the way of all other requests."""

@@ -1,7 +1,7 @@
-"""Requests that were read whole, parsed without a call of Python code for each of their headers.
+"""Requests that were read whole, parsed by the least code; all others are left to the server's usual way.
 
-The parser is the server's own (llhttp); what it reports goes straight into a dictionary and a list. All that
-is not one ordinary request with a body is left to the server's usual way, which reads the same bytes.
+The parser is the server's own (llhttp). What is not one ordinary request with a body is not judged here: the
+usual way reads the same bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import httptools
 
 # What changes how a request is read or answered.
 NOT_ORDINARY: Final = frozenset(("transfer-encoding", "expect", "upgrade"))
-_KEEP_ALIVE: Final = ("keep-alive", "Keep-Alive")
+_KEEP_ALIVE: Final = "keep-alive"
 _NAMES_MAX: Final = 1_000
 _NAME_BYTES_MAX: Final = 64
 _BEGUN, _ENDED = object(), object()
@@ -40,40 +40,36 @@ class WholeRequestParser:
     """
 
     def __init__(self) -> None:
-        self._headers: dict[bytes, bytes] = {}
+        self._headers: dict[str, str] = {}
         self._parts: list[Any] = []
-        # Methods of built-in types: a Python function for each would take longer than the parser itself.
-        self.on_header = self._headers.__setitem__
         self.on_body = self._parts.append
         self.on_message_begin = partial(self._parts.append, _BEGUN)
         self.on_message_complete = partial(self._parts.append, _ENDED)
         self._parser = httptools.HttpRequestParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[header_names[name]] = value.decode("latin-1")
 
     def parse(self, data: bytes) -> tuple[Mapping[str, str], bytes] | None:
         """Return headers, by names in lower case, and body; None for what is not one ordinary request.
 
         Ordinary is one whole request of HTTP/1.1 with a length, no header twice, whose connection stays open.
         """
-        given, parts = self._headers, self._parts
-        given.clear()
+        parts = self._parts
         parts.clear()
+        headers: dict[str, str] = {}
+        self._headers = headers
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             parts.clear()
         if len(parts) == 3 and parts[0] is _BEGUN and parts[2] is _ENDED:
-            headers = {header_names[name]: value.decode("latin-1") for name, value in given.items()}
             body = parts[1]
             # One line for each, the first and an empty one: none was there twice, empty or folded.
             lines = data.count(b"\n", 0, len(data) - len(body))
-            if lines == len(headers) + 2 and _is_ordinary(headers):
+            stays_open = headers.get("connection", _KEEP_ALIVE).lower() == _KEEP_ALIVE
+            if lines == len(headers) + 2 and stays_open and NOT_ORDINARY.isdisjoint(headers):
                 return headers, body
         # It may have seen a part of a request, or one after which nothing more comes.
         self._parser = httptools.HttpRequestParser(self)
         return None
-
-
-def _is_ordinary(headers: Mapping[str, str]) -> bool:
-    if "content-length" not in headers or not NOT_ORDINARY.isdisjoint(headers):
-        return False
-    return "connection" not in headers or headers["connection"] in _KEEP_ALIVE

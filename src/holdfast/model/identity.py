@@ -17,7 +17,7 @@ from holdfast import ids
 from holdfast.errors import BadIdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _FORBIDDEN = re.compile(r"[/\x00-\x1f\x7f\ud800-\udfff]")
 _RESERVED = re.compile(r"__.*__", re.DOTALL)
@@ -170,12 +170,45 @@ def id_assigner(identity: Identity, name: str, fields: Mapping[str, mi.Field]) -
     return assign
 
 
+def ids_assigner(
+    identity: Identity, name: str, fields: Mapping[str, mi.Field]
+) -> Callable[[Sequence[Any]], list[str] | None]:
+    """Return what generates the ids of many documents, where all are empty, and returns them.
+
+    None, with nothing generated, where only `id_assigner` can tell. Ids that are not plain are among these.
+    """
+    if not _is_text_joined(identity, fields):
+        return lambda documents: None
+    assert isinstance(identity, CompositeId)
+    read, read_parts, join = attrgetter(name), attrgetter(*identity.fields), identity.separator.join
+
+    def assign_all(documents: Sequence[Any]) -> list[str] | None:
+        if any(map(read, documents)):
+            return None
+        try:
+            made = list(map(join, map(read_parts, documents)))
+        except TypeError:
+            return None
+        if not all(map(match_plain_id, made)):
+            return None
+        for document, id in zip(documents, made, strict=True):
+            force_setattr(document, name, id)
+        return made
+
+    return assign_all
+
+
+def _is_text_joined(identity: Identity, fields: Mapping[str, mi.Field]) -> bool:
+    if not isinstance(identity, CompositeId) or len(identity.fields) < 2:
+        return False
+    types = [type(fields[name].type) for name in identity.fields if name in fields]
+    return types == [mi.StrType] * len(identity.fields)
+
+
 def _maker(identity: Identity, fields: Mapping[str, mi.Field]) -> Callable[[Any], str | None]:
     """Return what makes the id of a document; in one call where it is joined of text."""
-    if isinstance(identity, CompositeId) and len(identity.fields) > 1:
-        types = [type(fields[name].type) for name in identity.fields if name in fields]
-        if types == [mi.StrType] * len(identity.fields):
-            return _text_joiner(identity)
+    if isinstance(identity, CompositeId) and _is_text_joined(identity, fields):
+        return _text_joiner(identity)
     return lambda document: identity.make(document.__getattribute__)
 
 

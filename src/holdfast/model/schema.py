@@ -18,7 +18,7 @@ from holdfast.model.body_validation import body_validator
 from holdfast.model.columns import Column, ReadableKind, find_field, is_hidden, readable_kind
 from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.document_size import check_size
-from holdfast.model.identity import id_assigner
+from holdfast.model.identity import id_assigner, ids_assigner
 from holdfast.model.index_entries import IndexEntries
 from holdfast.model.path import key_reader, split_key
 from holdfast.model.values import FieldChecks
@@ -89,6 +89,12 @@ class Schema(Generic[D]):
         self.key_of = key_reader(self.path.parameters)
         # Generates an id that is still empty, as declared.
         self.assign_id = id_assigner(declared.id, self.path.parameters[-1], self.fields)
+        # Where an id alone is the key.
+        self._assign_ids: Callable[[Sequence[D]], list[str] | None] = (
+            (lambda documents: None)
+            if len(self.path.parameters) > 1
+            else ids_assigner(declared.id, self.path.parameters[-1], self.fields)
+        )
         self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
         self.access, self.append_only = declared.access or SERVICE_ONLY, declared.append_only
@@ -141,9 +147,11 @@ class Schema(Generic[D]):
         if self._path_only or set(map(type, documents)) != {self.cls}:
             return None
         try:
-            for document in documents:
-                self.assign_id(document)
-            keys = list(map(self.key_of, documents))
+            keys = self._assign_ids(documents)
+            if keys is None:
+                for document in documents:
+                    self.assign_id(document)
+                keys = list(map(self.key_of, documents))
             if not self.checks.change_none(documents):
                 return None
             bodies = list(map(_ENCODER.encode, documents))

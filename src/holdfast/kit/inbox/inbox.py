@@ -138,22 +138,29 @@ class Inbox:
         """
         if tracing.on or source.ordered or source.tenant_of is not None:
             return [None] * len(messages)
-        now, results = self._clock.now(), list[AcceptedMessage | Exception | None]()
+        worker, now = self.local_worker, self._clock.now()
+        if worker is not None and worker.room < 1:
+            worker = None  # asked once: nothing else runs meanwhile
+        results: list[AcceptedMessage | Exception | None] = []
         for headers, body in messages:
             try:
-                results.append(self._accept(source, headers, body, now=now))
+                results.append(self._accept(source, headers, body, now=now, worker=worker))
             except Exception as fault:
                 results.append(fault)
         return results
 
     def _accept(
-        self, source: Source, headers: Mapping[str, str], body: bytes, *, now: datetime
+        self,
+        source: Source,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        now: datetime,
+        worker: InboxWorker | None,
     ) -> AcceptedMessage | None:
-        size = len(body)
-        if size > INLINE_BYTES_MAX:
+        if len(body) > INLINE_BYTES_MAX:
             return None
-        if size > source.body_bytes_max:
-            source.check_size(body)
+        source.check_size(body)
         try:
             verified = source.verifier.verify(headers, body, now)
         except UnverifiedError:
@@ -161,7 +168,7 @@ class Inbox:
                 return None
             raise
         item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers, body=body)
-        return AcceptedMessage(item, None if self.local_worker is None else self.local_worker.reserve(item))
+        return AcceptedMessage(item, None if worker is None else worker.reserve(item))
 
     def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
         """Start to store messages, each by itself; the result has the outcome of each, for its `settle`.

@@ -193,16 +193,16 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
 def _shared_columns(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[int, ...]:
     """Return the positions of columns whose value all rows share, as those of documents created together.
 
-    All columns of an insert but keys and documents, or else the times, which the driver encodes one by
-    one: other combinations would each be a statement to prepare.
+    Times, which the driver encodes one by one, each by itself; the other columns of an insert, but keys and
+    documents, all or none: each combination is a statement to prepare.
     """
     if len(change.rows) < SHARED_MIN:
         return ()
+    shared = [n for n, kind in enumerate(change.arrays) if kind == TIMES and _is_shared(columns[n])]
     if change.verb in ("try", "insert"):
-        others = range(1, len(columns) - 1)
-        if all(_is_shared(columns[n]) for n in others):
-            return tuple(others)
-    return tuple([n for n, kind in enumerate(change.arrays) if kind == TIMES and _is_shared(columns[n])])
+        others = [n for n in range(1, len(columns) - 1) if change.arrays[n] != TIMES]
+        shared += others if all(_is_shared(columns[n]) for n in others) else []
+    return tuple(sorted(shared))
 
 
 def _is_shared(column: Sequence[Any]) -> bool:

@@ -152,7 +152,7 @@ def _insert(
     for some in statement_slices(documents, mapping.rows_per_statement):
         count = len(some)
         sql = (
-            mapping.insert_many_sql(count, rolls_back=lone)
+            mapping.insert_many_sql(count, on_conflict="ROLLBACK" if lone else "ABORT")
             if counted is None
             else mapping.count_many_sql(counted, count, rolls_back=lone)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from holdfast.clock import to_us
 from holdfast.model.columns import Column
@@ -24,6 +24,7 @@ ROW_ID: Final = DIALECT.row_id
 STATEMENT_BYTES_MAX: Final = 15_000  # longer statements are not kept prepared by apsw
 _STEP: Final = 16
 _PATCHES_MAX: Final = 1_000
+Conflict = Literal["ABORT", "ROLLBACK", "IGNORE"]
 T = TypeVar("T")
 
 
@@ -71,30 +72,29 @@ class SqliteTable(TableMapping):
         self.upsert_sql = f"{self.insert_sql} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
         self.delete_sql = f"DELETE FROM {name} WHERE {quote(KEY)} = ?"
         self.rows_per_statement = STATEMENT_BYTES_MAX // (2 * len(self.names) + 2)
-        self._inserts: dict[tuple[int, bool], str] = {}
+        self._inserts: dict[tuple[int, Conflict], str] = {}
         self._updates: dict[tuple[int, ...], str] = {}
         self._patches: dict[tuple[PatchGroup, int, bool], str] = {}
         self._counts: dict[tuple[Column, int, bool], str] = {}
         self.lists = tuple(SqliteListTable(self, i) for i in schema.indexes if i.member is not None)
 
-    def insert_many_sql(self, count: int, *, rolls_back: bool = False) -> str:
-        """Return the statement that inserts so many rows; with `rolls_back`, a taken id ends the transaction.
+    def insert_many_sql(self, count: int, *, on_conflict: Conflict = "ABORT") -> str:
+        """Return the statement that inserts so many rows.
 
-        SQLite then keeps no copy of each page that the statement changes, to undo it alone.
+        To undo it alone, as `ABORT` does, SQLite keeps a copy of each page that the statement changes. With
+        `ROLLBACK` a taken id ends the transaction, with `IGNORE` it leaves its row out.
         """
-        sql = self._inserts.get((count, rolls_back))
+        sql = self._inserts.get((count, on_conflict))
         if sql is None:
             sql = self._insert_head + ",".join([self._insert_row] * count)
-            if rolls_back:
-                sql = sql.replace("INSERT", "INSERT OR ROLLBACK", 1)
-            self._inserts[count, rolls_back] = sql
+            sql = self._inserts[count, on_conflict] = sql.replace("INSERT", f"INSERT OR {on_conflict}", 1)
         return sql
 
     def count_many_sql(self, column: Column, count: int, *, rolls_back: bool = False) -> str:
         """Return the statement that makes so many counting upserts."""
         sql = self._counts.get((column, count, rolls_back))
         if sql is None:
-            insert = self.insert_many_sql(count, rolls_back=rolls_back)
+            insert = self.insert_many_sql(count, on_conflict="ROLLBACK" if rolls_back else "ABORT")
             sql = f"{insert} {counting_clause(self.schema, column, DIALECT)}"
             self._counts[column, count, rolls_back] = sql
         return sql

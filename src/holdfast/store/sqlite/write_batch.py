@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 T = TypeVar("T")
+W = TypeVar("W", Prepared, BlindPatch)
 Numbered = tuple[int, T]
-# One row that is refused leaves its statement's rows to be made singly.
 _ROWS_MAX: Final = 128
 
 
@@ -52,7 +52,7 @@ class WriteBatch:
                 self._creates.setdefault(write.schema, []).append((number, write.prepared))
 
     def execute(self) -> None:
-        """Make the changes. Where one of a statement is refused, all of it are left to be made singly."""
+        """Make the changes; those that are refused are left to be decided singly, which says why."""
         for schema, creates in self._creates.items():
             permitted = creates if self._is_permitted else self._permitted(creates)
             for some in statement_slices(permitted, _ROWS_MAX):
@@ -74,14 +74,11 @@ class WriteBatch:
         return permitted
 
     def _insert(self, mapping: SqliteTable, some: Sequence[Numbered[Prepared]]) -> None:
-        version = self._transaction.next_version()
-        prepared = [one for _, one in some]
-        try:
-            self._transaction.connection.execute(
-                mapping.insert_many_sql(len(some)), mapping.inserted(*prepared, version=version)
-            )
-        except apsw.ConstraintError:
-            return
+        connection, version = self._transaction.connection, self._transaction.next_version()
+        sql = mapping.insert_many_sql(len(some), on_conflict="IGNORE")
+        connection.execute(sql, mapping.inserted(*[one for _, one in some], version=version))
+        if connection.changes() < len(some):
+            some = _with_version(connection, mapping, some, version=version)
         self._record(mapping, some, version)
 
     def _patch(
@@ -116,13 +113,13 @@ def patch_alone(transaction: WriteTransaction, commit: Commit) -> Committed | No
 
 
 def _with_version(
-    connection: apsw.Connection, mapping: SqliteTable, some: Sequence[Numbered[BlindPatch]], *, version: int
-) -> list[Numbered[BlindPatch]]:
-    """Return the patches whose conditions held: no other row has this version."""
+    connection: apsw.Connection, mapping: SqliteTable, some: Sequence[Numbered[W]], *, version: int
+) -> list[Numbered[W]]:
+    """Return the new documents, or the patches whose conditions held: no other row has this version."""
     sql = (
         f"SELECT {quote(KEY)} FROM {quote(mapping.table)} WHERE {quote(VERSION)} = ?"
         f" AND {quote(KEY)} IN (SELECT value FROM json_each(?))"
     )
     keys = msgspec.json.encode([one.key for _, one in some]).decode()
-    patched: set[Any] = {row[0] for row in connection.execute(sql, (version, keys))}
-    return [item for item in some if item[1].key in patched]
+    written: set[Any] = {row[0] for row in connection.execute(sql, (version, keys))}
+    return [item for item in some if item[1].key in written]
