@@ -64,13 +64,15 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 class CreateBatch(Sequence[Commit]):
     """Commits that each create one document of the same collection, for the same tenant.
 
-    What they share is looked at once, and a commit is only made of a write where one is asked for.
+    What they share is looked at once, and a commit is only made of a write where one is asked for. `shared`
+    are batches that were collected for many callers.
     """
 
-    __slots__ = ("schema", "tenant", "writes")
+    __slots__ = ("schema", "shared", "tenant", "writes")
 
     def __init__(self, writes: list[Write], tenant: str | None) -> None:
         self.writes, self.tenant, self.schema = writes, tenant, writes[0].schema
+        self.shared = False
 
     def __len__(self) -> int:
         return len(self.writes)

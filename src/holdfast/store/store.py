@@ -31,6 +31,7 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import (
     Commit,
     Committed,
+    CreateBatch,
     Outcome,
     Snapshot,
     Write,
@@ -263,7 +264,10 @@ class Store:
 
     def start_settle(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
         """Start many commits as `settle` makes them, for a caller that is no coroutine."""
-        committing = self.engine.commit(self._commits(commits))
+        checked = self._commits(commits)
+        if isinstance(checked, CreateBatch):
+            checked.shared = True
+        committing = self.engine.commit(checked)
         return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:

@@ -141,7 +141,7 @@ class WriteConnection:
 
     def commit_alone(self, job: WriteJob) -> bool:
         """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
-        if not self.is_last_writer:
+        if not self.is_last_writer or len(job.commits) > 1:
             return False
         outcome = self.transaction.commit_alone(job.commits[0])
         if outcome is None:
