@@ -15,7 +15,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, CreateBatch
+from holdfast.store.commit import Commit, Committed, CreateBatch, Write
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -46,6 +46,13 @@ class WriteJob:
         self.future, self.work, self.commits = future, work, commits
         self.result: Any = None
         self.in_thread = False
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """The writes of its commits."""
+        if isinstance(self.commits, CreateBatch):
+            return self.commits.writes
+        return [write for commit in self.commits for write in commit.writes]
 
     @property
     def is_undone_whole(self) -> bool:

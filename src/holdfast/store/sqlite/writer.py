@@ -61,7 +61,7 @@ class SqliteWriter:
         mappings: dict[Schema[Any], SqliteTable],
         *,
         loop: asyncio.AbstractEventLoop,
-        notify: Callable[[set[Schema[Any]]], None],
+        notify: Callable[[set[Schema[Any]], Sequence[WriteJob]], None],
         board: CommitBoard | None = None,
     ) -> None:
         self._options = options
@@ -320,7 +320,7 @@ class SqliteWriter:
             else:
                 job.future.set_result(job.result)
         if touched:
-            self._notify(touched)
+            self._notify(touched, jobs)
 
 
 def _as_error(fault: Exception) -> Exception:
