@@ -48,11 +48,12 @@ from holdfast.store.sql.write_batch import (
     counting_upserts,
     independent_writes,
 )
-from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
+from holdfast.store.sqlite.bulk_insert import WRITES_MIN
 from holdfast.testing import ManualClock
 from tests.contract.reference import MemoryDatabase, Reference
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MANY = 256  # more than one statement takes
 
 
 @document(
@@ -219,7 +220,7 @@ commits = st.builds(
 
 
 @st.composite
-def bulk(draw: st.DrawFn, commits_min: int = COMMITS_MIN) -> list[Commit]:
+def bulk(draw: st.DrawFn, commits_min: int = MANY) -> list[Commit]:
     """Creates in such numbers that they are inserted in bulk: in many commits, or in one."""
     single = draw(st.booleans())
     count = draw(
@@ -383,7 +384,7 @@ class Pair:
         self.taken["create"] += len(independent) - patched
         self.taken["counting upsert"] += len(counting_upserts(commits))
         self.taken["bulk commit"] += len(bulk_commits(commits, LISTED))
-        self.taken["bulk"] += len(commits) >= COMMITS_MIN or any(len(c.writes) >= WRITES_MIN for c in commits)
+        self.taken["bulk"] += len(commits) >= MANY or any(len(c.writes) >= WRITES_MIN for c in commits)
 
     def close(self) -> None:
         self._runner.run(self._store.close())

@@ -13,9 +13,9 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import NotFoundError, VersionConflictError
 from holdfast.kit.metering import METER_MODELS, Fact, Meter, Recorded, record_facts
-from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Endpoint, Event, Outbox
 from holdfast.model import Document, Index, document
-from holdfast.store import Fence, Increment, Snapshot, Store, check, create, patch
+from holdfast.store import Increment, Snapshot, Store, check, create, patch
 from holdfast.store.contract.models import ALL, Chore
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.engine import PostgresEngine
@@ -266,37 +266,3 @@ async def test_a_claim_that_a_batch_cuts_short_goes_on_without_being_woken(still
         await Outbox(still_store).send_many(events, [endpoint])
         async with dispatching(still_store, batch_max=20) as dispatcher:
             await until(lambda: dispatcher.status().settled == 200)
-
-
-async def test_a_subscription_for_claims_hears_of_what_can_be_claimed(still_store: Store) -> None:
-    tenant, now = still_store.tenant("-"), still_store.clock.now()
-    every, claims = still_store.watch(Delivery), still_store.watch(Delivery, claims=True)
-
-    def delivery(id: str, **fields: Any) -> Delivery:
-        return Delivery(
-            id=id, event_id=id, endpoint_id="ep", event_type="thing.made", body=b"{}", occurred_at=now,
-            created_at=now, **fields,
-        )  # fmt: skip
-
-    held = delivery("held", status="sending", owner="me", fence=1, next_attempt_at=now)
-    await tenant.commit(create(held))
-    assert await every.wait(5)
-    assert not await claims.wait(0.01)
-    settled = {"status": "delivered", "next_attempt_at": None, "finished_at": now, "owner": None}
-    await tenant.commit(patch(Delivery, "held", changes=settled, expect=Fence(1)))
-    assert await every.wait(5)
-    assert not await claims.wait(0.01)
-    await tenant.commit(create(delivery("due", next_attempt_at=now)))
-    assert await claims.wait(5)
-    released = {"status": "pending", "next_attempt_at": now, "owner": None}
-    await tenant.commit(create(delivery("again", status="sending", owner="me", fence=1, next_attempt_at=now)))
-    assert not await claims.wait(0.01)
-    await tenant.commit(patch(Delivery, "again", changes=released, expect=Fence(1)))
-    assert await claims.wait(5)
-    # A commit of both kinds, and one that does not touch what a claim reads.
-    await tenant.commit(create(delivery("a", status="skipped")), create(delivery("b", next_attempt_at=now)))
-    assert await claims.wait(5)
-    await tenant.commit(patch(Delivery, "b", changes={"reason": "why not"}))
-    assert await claims.wait(5)
-    every.close()
-    claims.close()

@@ -69,6 +69,21 @@ async def test_a_caller_that_comes_alone_is_a_request_of_its_own(
     assert requests.sizes == [1, 1, 1]
 
 
+async def test_callers_that_come_back_together_are_one_request(
+    live_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the first, which finds no other under way; after one that came alone none is waited for."""
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    requests, outbox = _Requests(live_store, monkeypatch), Outbox(live_store)
+    for turn in range(3):
+        await _send_all(outbox, [_event(f"{turn}-{n}") for n in range(10)], [endpoint])
+    assert requests.sizes == [1, 9, 10, 10]
+    for n in range(3):
+        await outbox.send(_event(f"e{n}"), [endpoint])
+    assert requests.sizes[4:] == [1, 1, 1]
+    assert not outbox._batch.expects_others
+
+
 async def test_the_store_has_the_next_sends_before_what_was_committed_is_sent(
     live_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

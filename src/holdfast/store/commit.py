@@ -64,13 +64,21 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 class CreateBatch(Sequence[Commit]):
     """Commits that create one document each, all of one class and prepared together.
 
-    Engines that insert many at once read `documents`; a commit is made only where one is asked for.
+    Engines that insert many at once read `documents`; a commit is made only where one is asked for. `shared`
+    are batches that were collected for many callers.
     """
 
-    __slots__ = ("documents", "schema", "tenant")
+    __slots__ = ("documents", "schema", "shared", "tenant")
 
-    def __init__(self, schema: Schema[Any], documents: Sequence[Prepared], *, tenant: str | None) -> None:
-        self.schema, self.documents, self.tenant = schema, documents, tenant
+    def __init__(
+        self,
+        schema: Schema[Any],
+        documents: Sequence[Prepared],
+        *,
+        tenant: str | None,
+        shared: bool = False,
+    ) -> None:
+        self.schema, self.documents, self.tenant, self.shared = schema, documents, tenant, shared
 
     def __len__(self) -> int:
         return len(self.documents)

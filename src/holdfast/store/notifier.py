@@ -57,6 +57,12 @@ class CommitNotifier(ABC):
     def has_subscriptions(self) -> bool:
         return bool(self._subscriptions)
 
+    @property
+    def claims_awaited(self) -> frozenset[Schema[Any]]:
+        """The collections in which somebody waits for something to claim."""
+        waiting = [one.schemas for one in self._subscriptions if one.claims]
+        return frozenset().union(*waiting) if waiting else frozenset()
+
     def unsubscribe(self, subscription: CommitSubscription) -> None:
         self._subscriptions.discard(subscription)
 

@@ -265,7 +265,10 @@ class Store:
 
     def start_settle(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
         """Start many commits as `settle` makes them, for a caller that is no coroutine."""
-        return _as_future(self.engine.commit(self._commits(commits)))
+        checked = self._commits(commits)
+        if isinstance(checked, CreateBatch):
+            checked.shared = True
+        return _as_future(self.engine.commit(checked))
 
     def start_creates(self, documents: Sequence[Document]) -> asyncio.Future[list[Outcome]]:
         """Start to create documents, each by a commit of its own, as `start_settle` does.
@@ -278,7 +281,8 @@ class Store:
             return self.start_settle([(create(document),) for document in documents])
         self._check_writable(schema)
         IO_COUNTERS.writes += len(prepared)
-        return _as_future(self.engine.commit(CreateBatch(schema, prepared, tenant=self.tenant_id)))
+        batch = CreateBatch(schema, prepared, tenant=self.tenant_id, shared=True)
+        return _as_future(self.engine.commit(batch))
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""

@@ -207,13 +207,10 @@ class DeliveryWorker:
     def _give_up(self, attempt: OutgoingAttempt, fault: Exception) -> None:
         """Leave a delivery to the end of its lease, because of a fault that is not its receiver's."""
         self._note(fault)
-        self._finish(attempt, False, hung=False, now=self._clock.monotonic())
+        if attempt.queue.finish(attempt.claimed, healthy=False, hung=False, now=self._clock.monotonic()):
+            self._spawn(self._circuits.record(attempt.queue))
         self.in_flight -= 1
         self._go_on(attempt.queue)
-
-    def _finish(self, attempt: OutgoingAttempt, healthy: bool, **measured: Any) -> None:
-        if attempt.queue.finish(attempt.claimed, healthy=healthy, **measured):
-            self._spawn(self._circuits.record(attempt.queue))
 
     def _go_on(self, queue: EndpointQueue) -> None:
         if queue.waiting:
@@ -236,9 +233,11 @@ class DeliveryWorker:
             hung = result.reason == "timeout"
         else:
             took_s = result.latency_s
-        self._finish(
-            attempt, outcome.healthy, hung=hung, now=ended_s, took_s=took_s, waited_s=latency_s - took_s
-        )
+        if queue.finish(
+            attempt.claimed, healthy=outcome.healthy, hung=hung, now=ended_s, took_s=took_s,
+            waited_s=latency_s - took_s,
+        ):  # fmt: skip
+            self._spawn(self._circuits.record(queue))
         if outcome.hold_s:
             queue.close_until(ended_s + outcome.hold_s)
         record_attempt(

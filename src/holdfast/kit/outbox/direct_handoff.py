@@ -16,6 +16,15 @@ from holdfast.kit.outbox.models import Delivery, Endpoint
 HandoffPlaces = Sequence[tuple[ClaimedDelivery, EndpointQueue]]
 
 
+class _Room:
+    """An endpoint's queue, and how many more deliveries it can take at once."""
+
+    __slots__ = ("places", "queue")
+
+    def __init__(self, queue: EndpointQueue | None, places: int) -> None:
+        self.queue, self.places = queue, places
+
+
 class DirectHandoff:
     """Commits new deliveries as claimed by the dispatcher where it has room; closed while it does not run."""
 
@@ -43,11 +52,12 @@ class DirectHandoff:
         """Claim what there is room for; `end` wants the places of each commit once its outcome is known."""
         now = self._clock.monotonic()
         until_s = now + self._lease_s
+        rooms: dict[str, _Room] = {}
         return [
             [
                 (self._claimed(delivery, until_s), queue)
                 for delivery in deliveries
-                if (queue := self._reserve(delivery, now)) is not None
+                if (queue := self._reserve(delivery, rooms, now=now)) is not None
             ]
             for deliveries in commits
         ]
@@ -80,11 +90,19 @@ class DirectHandoff:
             else:
                 self._worker.send_waiting(queue)
 
-    def _reserve(self, delivery: Delivery, now: float) -> EndpointQueue | None:
-        if not self.open or self._worker.stopping or delivery.state != "pending":
+    def _reserve(self, delivery: Delivery, rooms: dict[str, _Room], *, now: float) -> EndpointQueue | None:
+        room = rooms.get(delivery.endpoint_id)
+        if room is None:
+            room = rooms[delivery.endpoint_id] = self._room(delivery.endpoint_id, now)
+        if room.queue is None or room.places < 1 or delivery.state != "pending":
             return None
-        queue = self._queues.loaded(delivery.endpoint_id)
-        if queue is None or not queue.reserve(now):
-            return None
+        room.places -= 1
+        room.queue.reserve()
+        return room.queue
+
+    def _room(self, endpoint_id: str, now: float) -> _Room:
+        queue = self._queues.loaded(endpoint_id) if self.open and not self._worker.stopping else None
+        if queue is None or (places := queue.places(now)) < 1:
+            return _Room(None, 0)
         self._queues.busy[queue.id] = queue
-        return queue
+        return _Room(queue, places)

@@ -147,12 +147,13 @@ class EndpointQueue:
 
     # -- deliveries -------------------------------------------------------------------------------
 
-    def reserve(self, now: float) -> bool:
-        """Promise a place to a delivery that is about to be committed, if the queue can take it at once."""
-        if self.has_more or self.room(now) < 1:
-            return False
+    def places(self, now: float) -> int:
+        """Return how many deliveries that are about to be committed it can take at once."""
+        return 0 if self.has_more else self.room(now)
+
+    def reserve(self) -> None:
+        """Promise one of its places to a delivery that is about to be committed."""
         self.reserved += 1
-        return True
 
     def unreserve(self) -> None:
         self.reserved -= 1

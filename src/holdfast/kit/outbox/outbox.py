@@ -118,7 +118,7 @@ class Outbox:
         deliveries = self._new_deliveries(event, chosen, self._store.clock.now())
         self._sending += 1
         try:
-            if self._sending > 1 and deliveries and not also:
+            if deliveries and not also and (self._sending > 1 or self._batch.expects_others):
                 await self._batch.add(deliveries)
             else:
                 await self._commit(deliveries, also)

@@ -45,6 +45,7 @@ class SendBatch:
     def __init__(self, store: Store, handoff: DirectHandoff | None) -> None:
         self._store, self._handoff = store, handoff
         self._waiting: list[_WaitingSend] = []
+        self.expects_others = False  # the last batch had several sends, whose callers come back together
 
     def add(self, deliveries: Sequence[Delivery]) -> asyncio.Future[None]:
         """Return the future of the commit of these deliveries."""
@@ -59,6 +60,7 @@ class SendBatch:
         sends, self._waiting = [one for one in self._waiting if not one.future.done()], []
         if not sends:
             return
+        self.expects_others = len(sends) > 1
         try:
             self._start(self._prepare(sends))
         except Exception as fault:  # nobody awaits this callback

@@ -15,6 +15,7 @@ from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.claimable import is_claimable
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
@@ -114,7 +115,9 @@ class TableChange:
             return True
         due_at = self.names.index(due)
         owner_at = self.names.index(owner) if owner in self.names else None
-        return any(row[due_at] is not None and (owner_at is None or not row[owner_at]) for row in self.rows)
+        return any(
+            is_claimable(row[due_at], None if owner_at is None else row[owner_at]) for row in self.rows
+        )
 
 
 class RowSource:

@@ -1,10 +1,9 @@
-"""Bulk insert: many new documents, in many commits or in one, inserted by hundreds without a read.
+"""Bulk insert: the many new documents of one commit, inserted by hundreds without a read.
 
 Each statement releases the GIL and must reacquire it: by hundreds, the rows go in while other threads
 work. Where an id turns out to be taken, or a counting upsert finds its conditions unmet, all of it is rolled
-back, and the slow path finds which. A commit or a batch of creates that is alone in its transaction needs no
-savepoint for that, for which SQLite would copy each page before it changes it: the transaction is rolled back
-and begun again.
+back, and the slow path finds which. A commit that is alone in its transaction needs no savepoint for that,
+for which SQLite would copy each page before it changes it: the transaction is rolled back and begun again.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import apsw
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.commit import Commit, Committed, CreateBatch, Outcome, Write
-from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, new_documents, prepared_of
+from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.sql.write_batch import BulkWrites, bulk_writes, prepared_of
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import Change, decide
 
@@ -27,34 +26,11 @@ if TYPE_CHECKING:
     from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 # From how many documents on a savepoint pays.
-COMMITS_MIN: Final = 256
 WRITES_MIN: Final = 16
 
 
 class RefusedInsertError(Exception):
-    """A bulk insert that is alone in its transaction was refused: roll back and decide its commits."""
-
-
-def insert_commits(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
-    """Insert where every commit creates one document of one collection and all succeed; otherwise None."""
-    if len(commits) < COMMITS_MIN:
-        return None
-    return _insert_new(transaction, commits)
-
-
-def insert_batch(transaction: WriteTransaction, commits: CreateBatch) -> list[Outcome] | None:
-    """Insert a batch that is alone in its transaction; None where more than a taken id can refuse it."""
-    return _insert_new(transaction, commits)
-
-
-def _insert_new(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
-    new = new_documents(commits, transaction.listed)
-    if new is None:
-        return None
-    version, mapping = transaction.next_version(), transaction.mappings[new.schema]
-    if not _insert_all(transaction, {mapping: new.documents}, (), version=version):
-        return None
-    return [Committed((version,))] * len(commits)
+    """A bulk insert that is alone in its transaction was refused: roll back and decide its commit."""
 
 
 def insert_unread(transaction: WriteTransaction, commit: Commit) -> Outcome | None:

@@ -16,6 +16,7 @@ from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.private_files import create_file
 from holdfast.store.catalog import Catalog
+from holdfast.store.claimable import ClaimableWrites
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.plan import QueryPlan
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest, StorageReport
@@ -30,6 +31,7 @@ from holdfast.store.sqlite.migrate import SqliteMigration
 from holdfast.store.sqlite.notifier import SqliteNotifier
 from holdfast.store.sqlite.shared_time import shared_now_us
 from holdfast.store.sqlite.statements import SqliteTable
+from holdfast.store.sqlite.write_connection import WriteJob
 from holdfast.store.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
@@ -64,9 +66,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         self._options = options
         self._board = _open_board(options.path, {one: catalog.table(one) for one in mappings})
         self._notifier.board = self._board
-        self._writer = SqliteWriter(
-            options, mappings, loop=loop, notify=self._notifier.notify, board=self._board
-        )
+        self._claimable = {one: ClaimableWrites(one) for one in mappings if one.claim is not None}
+        self._writer = SqliteWriter(options, mappings, loop=loop, notify=self._notify, board=self._board)
         self._migration = SqliteMigration(self._writer, mappings)
         self._connection = open_connection(options, writing=False)
         self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
@@ -159,6 +160,15 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         if self._closed:
             raise StoreUnavailableError("the store is closed")
         return self._connection
+
+    def _notify(self, touched: set[Schema[Any]], jobs: Sequence[WriteJob]) -> None:
+        """Wake subscriptions; those for claims only where the jobs may have left something to claim."""
+        unclaimable = {
+            schema
+            for schema in touched & self._notifier.claims_awaited & self._claimable.keys()
+            if not any(job.work or self._claimable[schema].any(job.commits) for job in jobs)
+        }
+        self._notifier.notify(touched, unclaimable=unclaimable)
 
     def _data_version(self) -> int:
         """Return a number that changes when another process has committed."""

@@ -54,9 +54,10 @@ class WriteBatch:
     def execute(self) -> None:
         """Make the changes; those that are refused are left to be decided singly, which says why."""
         for schema, creates in self._creates.items():
+            mapping = self._transaction.mappings[schema]
             permitted = creates if self._is_permitted else self._permitted(creates)
-            for some in statement_slices(permitted, _ROWS_MAX):
-                self._insert(self._transaction.mappings[schema], some)
+            for some in statement_slices(permitted, mapping.rows_per_statement):
+                self._insert(mapping, some)
         for (group, tenant), patches in self._patches.items():
             for part in statement_slices(patches, _ROWS_MAX):
                 self._patch(self._transaction.mappings[group.schema], part, tenant=tenant)

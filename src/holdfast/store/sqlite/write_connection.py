@@ -15,7 +15,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, CreateBatch, join_commits
+from holdfast.store.commit import Commit, Committed, join_commits
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -46,11 +46,6 @@ class WriteJob:
         self.future, self.work, self.commits = future, work, commits
         self.result: Any = None
         self.in_thread = False
-
-    @property
-    def is_undone_whole(self) -> bool:
-        """Whether a refused document may undo all of it, to be made again more slowly."""
-        return len(self.commits) == 1 or isinstance(self.commits, CreateBatch)
 
 
 class WriteConnection:
@@ -113,7 +108,7 @@ class WriteConnection:
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
         try:
-            self._transact(jobs, lone=len(jobs) == 1 and jobs[0].is_undone_whole)
+            self._transact(jobs, lone=len(jobs) == 1 and len(jobs[0].commits) == 1)
         except RefusedInsertError:
             self.roll_back()
             self._transact(jobs, lone=False)
@@ -141,7 +136,7 @@ class WriteConnection:
 
     def commit_alone(self, job: WriteJob) -> bool:
         """Commit by one statement, which needs no others to begin and end a transaction; whether it did."""
-        if not self.is_last_writer:
+        if not self.is_last_writer or len(job.commits) > 1:
             return False
         outcome = self.transaction.commit_alone(job.commits[0])
         if outcome is None:

@@ -11,10 +11,10 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, CreateBatch, Outcome, Write
+from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sqlite.bulk_insert import insert_batch, insert_commits, insert_unread, insert_writes
+from holdfast.store.sqlite.bulk_insert import insert_unread, insert_writes
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_batch import WriteBatch, patch_alone
@@ -43,7 +43,7 @@ class WriteTransaction:
         self.version = 0  # the newest that this process has given out
         self._reserved = -1
         self.touched: set[Schema[Any]] = set()
-        self.lone = False  # whether all of it may be undone where one document is refused
+        self.lone = False  # whether it is one commit's, which may then be undone with the transaction
         self.deleted = 0
         self._prefetched: dict[tuple[Schema[Any], str], Row] = {}
 
@@ -88,13 +88,6 @@ class WriteTransaction:
             if self.lone and (made := insert_unread(self, commits[0])) is not None:
                 return [made]
         else:
-            inserted = (
-                insert_batch(self, commits)
-                if self.lone and isinstance(commits, CreateBatch)
-                else insert_commits(self, commits)
-            )
-            if inserted is not None:
-                return inserted
             batch = WriteBatch(self, commits)
             batch.execute()
             outcomes = batch.outcomes

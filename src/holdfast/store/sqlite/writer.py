@@ -1,8 +1,8 @@
 """Group commit: the writer thread takes all commits waiting at a moment into one transaction.
 
 Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
-A small commit that comes alone is made in the event loop's thread, which saves two switches between threads,
-while the disk is fast and nobody else writes to the file.
+A small commit or one caller's batch that comes alone is made in the event loop's thread, which saves two
+switches between threads, while the disk is fast and nobody else writes to the file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.connections import Options, refused
+from holdfast.store.sqlite.in_place import WRITES_MAX, writes_in_place
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_connection import TransactionBody, WriteConnection, WriteJob
 
@@ -41,7 +42,9 @@ HANG_S = 5.0  # past the time a commit waits for the write lock
 IN_PLACE_S_MAX = 0.001
 IN_PLACE_PAUSE = 100
 IN_PLACE_CREDIT_S = 2.0
-IN_PLACE_WRITES_MAX = 8
+# A batch may take so much longer for each write, and is not made there while the loop has other work.
+IN_PLACE_WRITE_S_MAX = 0.000_015
+LOOP_BUSY_S = 0.000_2
 FAULT_S = 10.0
 WRITER_ENDED = "the thread that writes has ended; restart the process"
 WRITER_HANGS = "the thread that writes hangs; look at the disk, and restart the process"
@@ -58,7 +61,7 @@ class SqliteWriter:
         mappings: dict[Schema[Any], SqliteTable],
         *,
         loop: asyncio.AbstractEventLoop,
-        notify: Callable[[set[Schema[Any]]], None],
+        notify: Callable[[set[Schema[Any]], Sequence[WriteJob]], None],
         board: CommitBoard | None = None,
     ) -> None:
         self._options = options
@@ -70,6 +73,8 @@ class SqliteWriter:
         self._last_batch = 0
         # A lone commit that waits for the end of the loop's turn, and how many jobs the thread has.
         self._lone: WriteJob | None = None
+        self._lone_batch = 0  # its writes, where it has many
+        self._lone_since_s = 0.0
         self._in_thread = 0
         self._in_place_from_s = 0.0
         # Held by whoever uses the connection: the writer thread during a batch, the loop's in place.
@@ -96,8 +101,10 @@ class SqliteWriter:
             raise StoreUnavailableError(WRITER_ENDED)
         if self._lone is not None:
             self._end_lone()
-        elif self._in_thread == 0 and job.work is None and _is_small(job.commits):
-            self._lone = job
+        elif self._in_thread == 0 and (writes := writes_in_place(job.commits)):
+            self._lone, self._lone_batch = job, 0
+            if writes > WRITES_MAX:
+                self._lone_batch, self._lone_since_s = writes, time.monotonic()
             self._loop.call_soon(self._commit_lone)
             return job.future
         self._hand_over(job)
@@ -140,8 +147,13 @@ class SqliteWriter:
             self._hand_over(job)
 
     def _may_commit_in_place(self, now_s: float) -> bool:
-        """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy."""
+        """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy.
+
+        A batch must have found the loop with nothing else to do.
+        """
         if now_s < self._in_place_from_s or self._checkpointer.is_due:
+            return False
+        if self._lone_batch and now_s - self._lone_since_s > LOOP_BUSY_S:
             return False
         return not self.connection.needs_thread(now_s)
 
@@ -169,10 +181,13 @@ class SqliteWriter:
         finally:
             connection.busy.waits = True
             took_s = time.monotonic() - started_s
-            if took_s > IN_PLACE_S_MAX:
+            if took_s > IN_PLACE_S_MAX + IN_PLACE_WRITE_S_MAX * self._lone_batch:
                 saved_from_s = max(self._in_place_from_s, started_s - IN_PLACE_CREDIT_S)
                 self._in_place_from_s = saved_from_s + took_s * IN_PLACE_PAUSE
-        self._checkpointer.count_lone(connection.driver)
+        if self._lone_batch:
+            self._checkpointer.count(connection.driver)
+        else:
+            self._checkpointer.count_lone(connection.driver)
         return True
 
     @property
@@ -305,11 +320,7 @@ class SqliteWriter:
             else:
                 job.future.set_result(job.result)
         if touched:
-            self._notify(touched)
-
-
-def _is_small(commits: Sequence[Commit]) -> bool:
-    return len(commits) == 1 and len(commits[0].writes) <= IN_PLACE_WRITES_MAX
+            self._notify(touched, jobs)
 
 
 def _as_error(fault: Exception) -> Exception:

@@ -1,0 +1,46 @@
+"""Whether commits leave something to claim: those who wait for that need not be woken by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.commit import Commit, CreateBatch, Write
+
+
+def is_claimable(due: Any, owner: Any) -> bool:
+    """Whether a document is due at some time and held by nobody."""
+    return due is not None and not owner
+
+
+class ClaimableWrites:
+    """Tells which writes to one collection leave, or may leave, a document that can be claimed."""
+
+    def __init__(self, schema: Schema[Any]) -> None:
+        assert schema.claim is not None
+        self._schema, self._due, self._owner = schema, schema.claim.due, schema.claim.owner
+        self._due_at = schema.columns.index(schema.claim_columns[0])
+        owner = None if self._owner is None else schema.column(self._owner)
+        self._owner_at = None if owner is None else schema.columns.index(owner)
+
+    def any(self, commits: Sequence[Commit]) -> bool:
+        """Whether a write of these, to this collection and others, does."""
+        schema = self._schema
+        if isinstance(commits, CreateBatch):
+            return commits.schema is schema and any(map(self._is_due, commits.documents))
+        return any(one.schema is schema and self._leaves(one) for commit in commits for one in commit.writes)
+
+    def _leaves(self, write: Write) -> bool:
+        if write.kind in ("delete", "check"):
+            return False
+        changes, owner = write.changes, self._owner
+        if write.kind == "create" and write.prepared is not None:
+            return self._is_due(write.prepared)
+        if write.kind == "patch" and changes is not None and self._due in changes:
+            return is_claimable(changes[self._due], None if owner is None else changes.get(owner))
+        return True
+
+    def _is_due(self, new: Prepared) -> bool:
+        at = self._owner_at
+        return is_claimable(new.values[self._due_at], None if at is None else new.values[at])
