@@ -98,6 +98,8 @@ class WriteTransaction:
             batch = WriteBatch(self, commits)
             batch.execute()
             outcomes = batch.outcomes
+            if len(outcomes) == len(commits):
+                return [outcomes[number] for number in range(len(commits))]
         rest = [commit for number, commit in enumerate(commits) if number not in outcomes]
         if sum(len(commit.writes) for commit in rest) >= PREFETCH_MIN:
             self._prefetch(rest)
