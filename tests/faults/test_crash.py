@@ -43,6 +43,28 @@ async def test_a_killed_writer_leaves_every_commit_whole_or_absent(fork_server: 
     await assert_counted(url)
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_creates_that_a_killed_caller_was_told_of_are_there(fork_server: ForkServer, url: str) -> None:
+    """On SQLite they are made in the caller's own thread."""
+    store = await open_store(url, ALL)
+    await store.migrate()
+    await store.close()
+    acknowledged = 0
+    for round in range(CRASHES // 5):
+        after_s = random.uniform(0, 0.05)
+        said = fork_server.killed("settle_creates", url=url, round=round, after_s=after_s, words=2)
+        kept = [int(line.split()[1]) for line in said if line.startswith("kept")]
+        acknowledged += len(kept)
+        store = await open_store(url, ALL)
+        for batch in kept:
+            ids = [f"{round:04}-{batch:05}-{n:02}" for n in range(100)]
+            assert None not in await store.get_many(Counter, ids), f"batch {batch} was acknowledged"
+        await store.commit(create(Counter(id=f"after-{round}")))
+        await store.close()
+    assert_file_is_sound(url)
+    assert acknowledged >= CRASHES // 5, "the writers were killed before they could write"
+
+
 async def assert_round_is_whole(store: Store, round: int, said: list[str]) -> None:
     """A batch is there with all its parts or none, and as the writer was told."""
     found = Tally([s.doc.batch async for s in store.scan(Query(Part).where("round", "==", round).limit(500))])

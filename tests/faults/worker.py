@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import pwd
@@ -16,7 +17,7 @@ from typing import Any
 from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.errors import AlreadyExistsError, LeaseLostError, StoreUnavailableError
-from holdfast.store import Increment, Snapshot, Store, Transaction, create, delete, patch, put
+from holdfast.store import Committed, Increment, Snapshot, Store, Transaction, create, delete, patch, put
 from tests.faults.fork_server import Role, Say
 from tests.faults.joint_commit_worker import commit_jointly
 from tests.faults.models import ALL, Counter, NewPaper, Part, Seat, Task
@@ -142,6 +143,16 @@ async def _batches(store: Store, round: int, lane: int, say: Say) -> None:
         batch += 3
 
 
+async def settle_creates(order: Order, say: Say) -> None:
+    """Settles creates by the hundred, for ever, as the only caller."""
+    async with at_work(order, say) as store:
+        for batch in itertools.count():
+            ids = [f"{order['round']:04}-{batch:05}-{n:02}" for n in range(100)]
+            outcomes = await store.settle([create(Counter(id=id))] for id in ids)
+            assert all(isinstance(one, Committed) for one in outcomes)
+            say(f"kept {batch}")
+
+
 async def migrate(order: Order, say: Say) -> None:
     store = await open_store(order["url"], [NewPaper])
     say("open")
@@ -178,6 +189,7 @@ async def open_as_stranger(order: Order, say: Say) -> None:
 
 ROLES: dict[str, Role] = {
     "increment": increment, "transact": transact, "take_seats": take_seats, "claim": claim,
-    "write_batches": write_batches, "migrate": migrate, "fill_disk": fill_disk,
-    "open_as_stranger": open_as_stranger, "commit_jointly": commit_jointly, "operate": operate,
+    "write_batches": write_batches, "settle_creates": settle_creates, "migrate": migrate,
+    "fill_disk": fill_disk, "open_as_stranger": open_as_stranger, "commit_jointly": commit_jointly,
+    "operate": operate,
 }  # fmt: skip

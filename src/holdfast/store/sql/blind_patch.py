@@ -9,6 +9,7 @@ do not hold, goes through `decide`, which gives the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +36,7 @@ _NOT_PLAIN: Final = frozenset((*TRANSFORMS, UnsetType))
 _EXPECTED: Final = frozenset((type(None), Present, Fence, Version))
 _FAULTS: Final = (HoldfastError, msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError)
 _PLANS_MAX: Final = 1_000
+_NULL: Final = b"\\u0000"
 
 
 class PatchGroup:
@@ -92,27 +94,37 @@ class _PatchPlan:
         body = _ENCODE(fields)
         return self._encoded(write, body, self._decode(body))
 
-    def patch_all(self, writes: Sequence[Write]) -> Iterable[BlindPatch | None]:
-        """Make many patches, each step for all of them; None for all where a value has to be repaired."""
+    def patch_all(self, writes: Sequence[Write]) -> list[BlindPatch] | None:
+        """Make many patches, each step for all of them; None where one of them has to be looked at."""
         fields = [self._struct(**write.changes or {}) for write in writes]
         if not self._checks.change_none(fields):
-            return (None,)
+            return None
         bodies = list(map(_ENCODE, fields))
-        return map(self._encoded, writes, bodies, map(self._decode, bodies))
+        decoded = list(map(self._decode, bodies))
+        states = [None] * len(writes) if self._state is None else list(map(self._state.read, decoded))
+        bytes_max = min(map(_bytes_max, {type(write.expect) for write in writes}))
+        if max(map(len, bodies)) > bytes_max or not self._are_states(states) or _NULL in b"".join(bodies):
+            return None
+        guards, expected = zip(*map(_guard, writes), strict=True)
+        groups, keys = map(self._group, states, guards), [write.key for write in writes]
+        return list(map(BlindPatch, groups, keys, expected, map(self._values, decoded), bodies))
 
     def _encoded(self, write: Write, body: bytes, decoded: Any) -> BlindPatch | None:
         guard, expected = _guard(write)
-        bytes_max = PATCH_BYTES_MAX if type(write.expect) is Fence else PENDING_BYTES_MAX
         state = self._state.read(decoded) if self._state else None
-        if len(body) > bytes_max or b"\\u0000" in body or (self._state and state not in self._states):
+        if len(body) > _bytes_max(type(write.expect)) or _NULL in body or not self._are_states((state,)):
             return None
-        group = self._groups.get((state, guard)) or self._group(state, guard)
-        return BlindPatch(group, write.key, expected, self._values(decoded), body)
+        return BlindPatch(self._group(state, guard), write.key, expected, self._values(decoded), body)
+
+    def _are_states(self, states: Iterable[Any]) -> bool:
+        return self._state is None or self._states.issuperset(states)
 
     def _group(self, state: str | None, guard: str | None) -> PatchGroup:
-        group = self._groups[state, guard] = PatchGroup(
-            self._schema, self._columns, names=self._names, guard=guard, states=self._sources(state)
-        )
+        group = self._groups.get((state, guard))
+        if group is None:
+            group = self._groups[state, guard] = PatchGroup(
+                self._schema, self._columns, names=self._names, guard=guard, states=self._sources(state)
+            )
         return group
 
     def _sources(self, state: str | None) -> tuple[str, ...] | None:
@@ -142,22 +154,27 @@ def blind_patches(writes: Sequence[Write]) -> list[BlindPatch] | None:
 
     What is not plain or not valid is left to `blind_patch`, which looks at each alone.
     """
-    plans = set(map(_plan, writes))
-    plan = plans.pop()
-    if plan is None or plans:
+    names = {tuple(write.changes or ()) for write in writes}
+    if len(names) > 1 or len({write.schema for write in writes}) > 1:
+        return None
+    values = chain.from_iterable([write.changes.values() for write in writes if write.changes])
+    plan = _plan(writes[0])
+    if plan is None or not _are_patches(writes) or not _NOT_PLAIN.isdisjoint(set(map(type, values))):
         return None
     try:
-        patches = list(plan.patch_all(writes))
+        return plan.patch_all(writes)
     except _FAULTS:
         return None
-    made = [one for one in patches if one is not None]
-    return made if len(made) == len(writes) else None
+
+
+def _are_patches(writes: Iterable[Write]) -> bool:
+    return {(write.kind, type(write.expect) in _EXPECTED) for write in writes} == {("patch", True)}
 
 
 def _plan(write: Write) -> _PatchPlan | None:
     """Return what makes a blind patch of the write; None where no patch of these fields or values is one."""
     changes = write.changes
-    if write.kind != "patch" or changes is None or type(write.expect) not in _EXPECTED:
+    if changes is None or not _are_patches((write,)):
         return None
     names = tuple(changes)
     try:
@@ -170,10 +187,15 @@ def _plan(write: Write) -> _PatchPlan | None:
     return plan if plan is not None and _NOT_PLAIN.isdisjoint(map(type, changes.values())) else None
 
 
+def _bytes_max(expect: type) -> int:
+    """Return how long a patch may be that expects this."""
+    return PATCH_BYTES_MAX if expect is Fence else PENDING_BYTES_MAX
+
+
 def _guard(write: Write) -> tuple[str | None, tuple[int, ...]]:
     """Return the column that must have a number, and the number; TypeError where no row can have it."""
     expect = write.expect
-    if not isinstance(expect, Fence | Version):
+    if not isinstance(expect, (Fence, Version)):
         return None, ()
     if type(expect.number) is not int or not 0 <= expect.number <= INTEGER_MAX:
         raise TypeError("not a number of a fence or version")

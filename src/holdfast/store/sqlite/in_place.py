@@ -1,7 +1,7 @@
 """Which requests may be made in the event loop's thread: small commits, and batches of one caller.
 
 A batch of new documents stops the loop about as long again as they took to be prepared there. In the writer's
-thread it takes a third longer, because nothing of it is in that processor's caches.
+thread it takes longer, because nothing of it is in that processor's caches.
 """
 
 from __future__ import annotations

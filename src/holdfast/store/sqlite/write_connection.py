@@ -25,6 +25,7 @@ from holdfast.store.sqlite.write_transaction import WriteTransaction, create_met
 
 SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 RECLAIM_MIN = 500  # deleted documents
+BATCH_MIN = 16  # from how many creates on a batch is worth statements of its own
 
 log = structlog.get_logger("holdfast.sqlite")
 
@@ -196,12 +197,17 @@ class WriteConnection:
 
 
 def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
-    for work, group in groupby(jobs, lambda job: job.work):
-        if work is None:
+    for together, group in groupby(jobs, _is_joined):
+        if together:
             _commit_all(transaction, list(group))
         else:
             for job in group:
-                job.result = work(transaction)
+                job.result = job.work(transaction) if job.work else transaction.commits(job.commits)
+
+
+def _is_joined(job: WriteJob) -> bool:
+    """Whether its commits are made together with those of other jobs; many creates are a batch already."""
+    return job.work is None and not (isinstance(job.commits, CreateBatch) and len(job.commits) >= BATCH_MIN)
 
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:

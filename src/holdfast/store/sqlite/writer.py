@@ -101,14 +101,21 @@ class SqliteWriter:
             raise StoreUnavailableError(WRITER_ENDED)
         if self._lone is not None:
             self._end_lone()
-        elif self._in_thread == 0 and (writes := writes_in_place(job.commits)):
-            self._lone, self._lone_batch = job, 0
-            if writes > WRITES_MAX:
-                self._lone_batch, self._lone_since_s = writes, time.monotonic()
+        elif self._in_thread == 0 and self._may_be_lone(job):
+            self._lone = job
             self._loop.call_soon(self._commit_lone)
             return job.future
         self._hand_over(job)
         return job.future
+
+    def _may_be_lone(self, job: WriteJob) -> bool:
+        """Whether to wait for the end of the loop's turn, to make the job in place if it is then alone."""
+        writes = writes_in_place(job.commits)
+        self._lone_batch = 0
+        if writes > WRITES_MAX:
+            self._lone_batch, self._lone_since_s = writes, time.monotonic()
+            return self._lone_since_s >= self._in_place_from_s
+        return writes > 0
 
     def _hand_over(self, job: WriteJob) -> None:
         job.in_thread = True
