@@ -38,7 +38,7 @@ from holdfast.store import (
     put,
     upsert,
 )
-from holdfast.store.commit import Commit, Expect, Outcome
+from holdfast.store.commit import Commit, CreateBatch, Expect, Outcome, join_commits
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.blind_patch import blind_patch, blind_patches
 from holdfast.store.sql.write_batch import (
@@ -158,13 +158,15 @@ new_orders = st.builds(
     status=st.sampled_from(["pending"] * 5 + ["done"]),
     due_at=st.sampled_from([None, NOON, NOON]),
 )
+new_tallies = st.builds(
+    Tally, id=st.sampled_from(IDS), tenant_id=tenants, number=st.sampled_from([0, 2**62, -(2**63)])
+)
+new_labels = st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3))
 new_documents = st.one_of(
     new_orders,
     st.builds(Event, id=st.sampled_from(IDS), tenant_id=tenants, number=st.integers(0, 5)),
-    st.builds(
-        Tally, id=st.sampled_from(IDS), tenant_id=tenants, number=st.sampled_from([0, 2**62, -(2**63)])
-    ),
-    st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3)),
+    new_tallies,
+    new_labels,
     st.builds(Entry, id=st.sampled_from(IDS)),
 )
 patches = st.builds(
@@ -292,6 +294,22 @@ def dispatched(draw: st.DrawFn) -> list[Commit]:
     return draw(st.permutations(made)) if draw(st.booleans()) else made
 
 
+@st.composite
+def batches(draw: st.DrawFn) -> CreateBatch:
+    """Documents of one class that are created together, of which some are refused, and some are the same."""
+    made: st.SearchStrategy[Any] = draw(st.sampled_from([new_orders, new_orders, new_tallies, new_labels]))
+    ids = draw(st.sampled_from([st.sampled_from(IDS), st.integers(0, 999).map("new-{:03}".format)]))
+    documents = draw(st.lists(made, min_size=1, max_size=40))
+    shared = draw(st.booleans())
+    for one in documents:
+        one.id = draw(ids)
+        if shared and isinstance(one, Order):
+            one.tenant_id, one.status, one.due_at = "t", "pending", NOON
+    writes = [create(one) for one in documents]
+    prepared = [write.prepared for write in writes if write.prepared is not None]
+    return CreateBatch(writes[0].schema, prepared, tenant=draw(handles))
+
+
 def single(found: list[Write], tenant: str | None) -> list[Commit]:
     return [Commit((write,), tenant) for write in found]
 
@@ -340,16 +358,19 @@ class Pair:
         self._store: Store = self._runner.run(open_store(url, CLASSES, clock=ManualClock(NOON)))
         self._runner.run(self._store.migrate())
 
-    def compare(self, rounds: Sequence[list[Commit]]) -> None:
+    def compare(self, rounds: Sequence[Sequence[Commit]]) -> None:
         self._runner.run(self._compare(rounds))
 
-    async def _compare(self, rounds: Sequence[list[Commit]]) -> None:
+    async def _compare(self, rounds: Sequence[Sequence[Commit]]) -> None:
         engine, reference = self._store.engine, Reference(MemoryDatabase(), self._catalog)
         keys = {(write.schema, write.key) for commits in rounds for c in commits for write in c.writes}
         try:
             for number, commits in enumerate(rounds):
                 self._count(commits)
-                outcomes = [_summary(await one.commit(commits)) for one in (engine, reference)]
+                outcomes = [
+                    _summary(await one.commit(given))
+                    for one, given in ((engine, commits), (reference, list(commits)))
+                ]
                 assert outcomes[0] == outcomes[1]
                 found = [await _documents(one, keys) for one in (engine, reference)]
                 assert found[0] == found[1]
@@ -359,8 +380,9 @@ class Pair:
             cleanup = [Write("delete", schema, key) for schema, key in keys]
             await engine.commit([Commit((write,), restoring=True) for write in cleanup])
 
-    def _count(self, commits: list[Commit]) -> None:
+    def _count(self, commits: Sequence[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
+        self.taken["new batch"] += isinstance(independent, NewDocuments) and type(commits) is CreateBatch
         patched = sum(not isinstance(one, Write) for one in independent.values())
         self.taken["new documents"] += isinstance(independent, NewDocuments)
         self.taken["permitted"] += isinstance(independent, PermittedWrites) and patched > 0
@@ -441,6 +463,33 @@ def test_a_dispatchers_batches_are_decided_as_by_the_write_rules(pair: Pair) -> 
 
     compare()
     assert pair.taken["permitted"] > 10
+
+
+def test_batches_of_creates_are_decided_as_by_the_write_rules(pair: Pair) -> None:
+    @settings(
+        max_examples=60,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.tuples(orders, batches(), batches(), settlements, batches()))
+    def compare(rounds: Sequence[Sequence[Commit]]) -> None:
+        pair.compare(rounds)
+
+    compare()
+    assert pair.taken["new batch"] > 10
+
+
+@given(st.lists(batches(), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None, database=None, phases=[Phase.generate])
+def test_batches_of_creates_joined_are_their_commits_in_order(given_batches: list[CreateBatch]) -> None:
+    alone = [commit for batch in given_batches for commit in batch]
+    joined = join_commits(given_batches)
+    assert list(joined) == [joined[n] for n in range(len(joined))] == alone
+    assert list(joined[1:3]) == alone[1:3]
+    same = len({(batch.schema, batch.tenant) for batch in given_batches}) == 1
+    assert isinstance(joined, CreateBatch) is same
 
 
 @pytest.mark.parametrize("expect", [Fence(1), None])
