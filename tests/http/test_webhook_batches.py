@@ -122,6 +122,33 @@ async def test_a_message_that_is_refused_leaves_the_others_of_its_batch_alone(tm
         assert ingest._backpressure._at_work == 0
 
 
+async def test_a_fault_before_any_message_is_verified_is_told_to_all_and_keeps_no_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as bed:
+        ingest, batch = opened(bed)
+
+        def broken() -> Any:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ingest._inbox._clock, "now", broken)
+            assert await answers([sent(batch, ingest, name=name) for name in "abc"]) == [500] * 3
+        assert ingest._backpressure._at_work == 0
+        assert await answers([sent(batch, ingest, name="a")]) == [202]
+
+
+async def test_past_the_places_messages_of_a_batch_wait_for_one(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits={"webhook_concurrency": 3}) as bed:
+        ingest, batch = opened(bed)
+        connections = [sent(batch, ingest, name=str(number)) for number in range(9)]
+        await asyncio.sleep(0)
+        assert ingest._backpressure._at_work == 3
+        assert await answers(connections) == [202] * 9
+        assert await stored(bed) == 9
+        assert ingest._backpressure._at_work == 0
+
+
 async def test_where_the_store_fails_each_message_of_a_batch_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
