@@ -16,7 +16,7 @@ from holdfast.http.webhook_batch import WebhookBatch
 from holdfast.http.webhook_cycle import WebhookCycle
 from holdfast.kit.inbox import InboxItem
 from holdfast.store import Query
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, CreateBatch, Outcome
 from tests.http.bed import SECRET, Bed, serving
 from tests.kit.eventually import until
 
@@ -86,16 +86,18 @@ async def test_messages_of_one_turn_are_one_request_and_are_answered_each(
 ) -> None:
     async with serving(tmp_path) as bed:
         ingest, batch = opened(bed)
-        commit, sizes = bed.runtime.store.engine.commit, list[int]()
+        commit, sizes, kinds = bed.runtime.store.engine.commit, list[int](), list[Any]()
 
         def counted(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
             sizes.append(len(commits))
+            kinds.append(type(commits))
             return commit(commits)
 
         monkeypatch.setattr(bed.runtime.store.engine, "commit", counted)
         names = ["a", "b", "c", "b", "d"]
         assert await answers([sent(batch, ingest, name=name) for name in names]) == [202, 202, 202, 200, 202]
-        assert sizes == [5]
+        # Without a commit for each: engines insert from the documents.
+        assert (sizes, kinds) == ([5], [CreateBatch])
         assert await answers([sent(batch, ingest, name=name) for name in ("a", "e")]) == [200, 202]
         assert await stored(bed) == 5
         assert ingest._backpressure._at_work == 0
