@@ -19,31 +19,33 @@ INDEXED_MAX: Final = 8
 _NUMBERS: Final = tuple(str(n + 1) for n in range(INDEXED_MAX))
 
 
-def column_bindings(
+def bind_columns(
     kinds: Sequence[str], columns: Sequence[Sequence[Any]], *, inserted: bool
-) -> tuple[Binding, ...]:
-    """Return how each column is bound.
+) -> tuple[tuple[Binding, ...], list[Any]]:
+    """Return how each column is bound, and what the marks of a `RowSource` stand for.
 
-    Times each by itself; the other columns of rows that are inserted, but keys and documents, shared all or
-    none: each combination is a statement to prepare.
+    Times are looked at each by itself; the other columns of rows that are inserted, but keys and documents,
+    are shared all or none: each combination is a statement to prepare.
     """
-    bindings: list[Binding] = ["array"] * len(kinds)
-    if len(columns[0]) < SHARED_MIN:
-        return tuple(bindings)
-    for n, kind in enumerate(kinds):
-        if kind == TIMES:
-            bindings[n] = _time_binding(columns[n])
-    others = [n for n in range(1, len(kinds) - 1) if kinds[n] != TIMES] if inserted else []
-    if all(_is_shared(columns[n]) for n in others):
-        for n in others:
-            bindings[n] = "shared"
-    return tuple(bindings)
-
-
-def _time_binding(column: Sequence[Any]) -> Binding:
-    if _is_shared(column):
-        return "shared"
-    return "array" if _few_values(column) is None else "indexed"
+    is_long = len(columns[0]) >= SHARED_MIN
+    others = [n for n in range(1, len(kinds) - 1) if kinds[n] != TIMES] if inserted and is_long else []
+    shared = others if all(_is_shared(columns[n]) for n in others) else []
+    bindings: list[Binding] = []
+    values: list[Any] = []
+    numbers: list[str] = []
+    for n, (kind, column) in enumerate(zip(kinds, columns, strict=True)):
+        few = _few_values(column) if is_long and kind == TIMES else None
+        if n in shared or (few is not None and len(few) == 1):
+            bindings.append("shared")
+            values.append(column[0])
+        elif few is not None:
+            bindings.append("indexed")
+            values.append(few)
+            numbers.append("{" + ",".join([_NUMBERS[few.index(value)] for value in column]) + "}")
+        else:
+            bindings.append("array")
+            values.append(text_array(column) if kind == TEXTS else column)
+    return tuple(bindings), values + numbers
 
 
 def _is_shared(column: Sequence[Any]) -> bool:
@@ -53,6 +55,8 @@ def _is_shared(column: Sequence[Any]) -> bool:
 
 def _few_values(column: Sequence[Any]) -> list[Any] | None:
     """Return the different values, None where there are many; hashing a time takes longer than comparing."""
+    if _is_shared(column):
+        return [column[0]]
     found: list[Any] = []
     for value in column:
         if value not in found:
@@ -60,24 +64,6 @@ def _few_values(column: Sequence[Any]) -> list[Any] | None:
                 return None
             found.append(value)
     return found
-
-
-def bound_values(
-    kinds: Sequence[str], columns: Sequence[Sequence[Any]], bindings: Sequence[Binding]
-) -> list[Any]:
-    """Return what the marks of a `RowSource` stand for, those of the columns and then of the numbers."""
-    values: list[Any] = []
-    numbers: list[str] = []
-    for kind, column, binding in zip(kinds, columns, bindings, strict=True):
-        if binding == "shared":
-            values.append(column[0])
-        elif binding == "indexed":
-            few = _few_values(column) or []
-            values.append(few)
-            numbers.append("{" + ",".join([_NUMBERS[few.index(value)] for value in column]) + "}")
-        else:
-            values.append(text_array(column) if kind == TEXTS else column)
-    return values + numbers
 
 
 class RowSource:

@@ -15,7 +15,7 @@ from holdfast.model.columns import Column
 from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.postgres.column_binding import Binding, RowSource, bound_values, column_bindings
+from holdfast.store.postgres.column_binding import Binding, RowSource, bind_columns
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
@@ -121,25 +121,22 @@ _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; see `lost_rows` for its result."""
     single = all(len(c.rows) == 1 for c in changes)
-    columns = [c.rows[0] if single else tuple(zip(*c.rows, strict=True)) for c in changes]
-    bindings = [() if single else _bindings(*pair) for pair in zip(changes, columns, strict=True)]
+    bound = [((), c.rows[0]) if single else _bind(c) for c in changes]
     shape = single, tuple([
-        (c.table, c.verb, c.names, c.where, c.fields, c.guarded, one)
-        for c, one in zip(changes, bindings, strict=True)
+        (c.table, c.verb, c.names, c.where, c.fields, c.guarded, bindings)
+        for c, (bindings, _) in zip(changes, bound, strict=True)
     ])  # fmt: skip
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
             _shapes.clear()
-        text = _shapes[shape] = _write(changes, single=single, bindings=bindings)
-    values: list[Any] = [batch, note]
-    for change, given, one in zip(changes, columns, bindings, strict=True):
-        values += given if single else bound_values(change.arrays, given, one)
-    return text, values
+        text = _shapes[shape] = _write(changes, single=single, bindings=[one for one, _ in bound])
+    return text, [batch, note, *[value for _, values in bound for value in values]]
 
 
-def _bindings(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[Binding, ...]:
-    return column_bindings(change.arrays, columns, inserted=change.verb in ("try", "insert"))
+def _bind(change: TableChange) -> tuple[tuple[Binding, ...], Sequence[Any]]:
+    columns = tuple(zip(*change.rows, strict=True))
+    return bind_columns(change.arrays, columns, inserted=change.verb in ("try", "insert"))
 
 
 def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:
