@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,19 @@ class Verifier(Protocol):
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
         """Return the message's id; raise UnverifiedError, or InvalidError when it is malformed."""
         ...
+
+
+Verify = Callable[[Mapping[str, str], bytes, datetime], Verified]
+
+
+def message_verifier(verifier: Verifier) -> Verify:
+    """Return what verifies messages whose account nobody asks for.
+
+    A verifier that reads the body for the account alone may have a method `verify_message`, which is `verify`
+    without that.
+    """
+    verify: Verify = getattr(verifier, "verify_message", verifier.verify)
+    return verify
 
 
 def required_header(headers: Mapping[str, str], name: str) -> str:

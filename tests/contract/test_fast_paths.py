@@ -38,7 +38,7 @@ from holdfast.store import (
     put,
     upsert,
 )
-from holdfast.store.commit import Commit, CreateBatch, Expect, Outcome, create_batch
+from holdfast.store.commit import Commit, CreateBatch, Expect, Outcome, create_batch, join_commits
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.blind_patch import blind_patch, blind_patches
 from holdfast.store.sql.write_batch import (
@@ -159,13 +159,15 @@ new_orders = st.builds(
     status=st.sampled_from(["pending"] * 5 + ["done"]),
     due_at=st.sampled_from([None, NOON, NOON]),
 )
+new_tallies = st.builds(
+    Tally, id=st.sampled_from(IDS), tenant_id=tenants, number=st.sampled_from([0, 2**62, -(2**63)])
+)
+new_labels = st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3))
 new_documents = st.one_of(
     new_orders,
     st.builds(Event, id=st.sampled_from(IDS), tenant_id=tenants, number=st.integers(0, 5)),
-    st.builds(
-        Tally, id=st.sampled_from(IDS), tenant_id=tenants, number=st.sampled_from([0, 2**62, -(2**63)])
-    ),
-    st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3)),
+    new_tallies,
+    new_labels,
     st.builds(Entry, id=st.sampled_from(IDS)),
 )
 patches = st.builds(
@@ -293,6 +295,22 @@ def dispatched(draw: st.DrawFn) -> list[Commit]:
     return draw(st.permutations(made)) if draw(st.booleans()) else made
 
 
+@st.composite
+def batches(draw: st.DrawFn) -> CreateBatch:
+    """Documents of one class that are created together, of which some are refused, and some are the same."""
+    made: st.SearchStrategy[Any] = draw(st.sampled_from([new_orders, new_orders, new_tallies, new_labels]))
+    ids = draw(st.sampled_from([st.sampled_from(IDS), st.integers(0, 999).map("new-{:03}".format)]))
+    documents = draw(st.lists(made, min_size=1, max_size=40))
+    shared = draw(st.booleans())
+    for one in documents:
+        one.id = draw(ids)
+        if shared and isinstance(one, Order):
+            one.tenant_id, one.status, one.due_at = "t", "pending", NOON
+    writes = [create(one) for one in documents]
+    prepared = [write.prepared for write in writes if write.prepared is not None]
+    return CreateBatch(writes[0].schema, prepared, tenant=draw(handles))
+
+
 def single(found: list[Write], tenant: str | None) -> list[Commit]:
     return [Commit((write,), tenant) for write in found]
 
@@ -346,17 +364,17 @@ class Pair:
         self._store: Store = self._runner.run(open_store(url, CLASSES, clock=ManualClock(NOON)))
         self._runner.run(self._store.migrate())
 
-    def compare(self, rounds: Sequence[list[Commit]]) -> None:
+    def compare(self, rounds: Sequence[Sequence[Commit]]) -> None:
         self._runner.run(self._compare(rounds))
 
-    async def _compare(self, rounds: Sequence[list[Commit]]) -> None:
+    async def _compare(self, rounds: Sequence[Sequence[Commit]]) -> None:
         engine, reference = self._store.engine, Reference(MemoryDatabase(), self._catalog)
         keys = {(write.schema, write.key) for commits in rounds for c in commits for write in c.writes}
         try:
             for number, commits in enumerate(rounds):
                 self._count(commits)
                 outcomes = _summary(await engine.commit(self._as_requested(commits)))
-                assert outcomes == _summary(await reference.commit(commits))
+                assert outcomes == _summary(await reference.commit(list(commits)))
                 found = [await _documents(one, keys) for one in (engine, reference)]
                 assert found[0] == found[1]
                 claims = [await _claim(one, f"worker-{number}") for one in (engine, reference)]
@@ -365,7 +383,7 @@ class Pair:
             cleanup = [Write("delete", schema, key) for schema, key in keys]
             await engine.commit([Commit((write,), restoring=True) for write in cleanup])
 
-    def _as_requested(self, commits: list[Commit]) -> Sequence[Commit]:
+    def _as_requested(self, commits: Sequence[Commit]) -> Sequence[Commit]:
         """Return the commits as a store hands them to its engine."""
         if len({(c.tenant, c.expiring, c.restoring) for c in commits}) != 1:
             return commits
@@ -373,8 +391,9 @@ class Pair:
         self.taken["batch of creates"] += batch is not None
         return commits if batch is None else batch
 
-    def _count(self, commits: list[Commit]) -> None:
+    def _count(self, commits: Sequence[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
+        self.taken["new batch"] += isinstance(independent, NewDocuments) and type(commits) is CreateBatch
         patched = sum(not isinstance(one, Write) for one in independent.values())
         self.taken["new documents"] += isinstance(independent, NewDocuments)
         self.taken["permitted"] += isinstance(independent, PermittedWrites) and patched > 0
@@ -457,20 +476,30 @@ def test_a_dispatchers_batches_are_decided_as_by_the_write_rules(pair: Pair) -> 
     assert pair.taken["permitted"] > 10
 
 
-def test_batches_of_creates_are_decided_as_the_write_rules_do(pair: Pair) -> None:
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        st.tuples(created, created, mixed, created),
+        st.tuples(orders, batches(), batches(), settlements, batches()),
+    ],
+)
+def test_batches_of_creates_are_decided_as_by_the_write_rules(
+    pair: Pair, rounds: st.SearchStrategy[Any]
+) -> None:
     @settings(
-        max_examples=100,
+        max_examples=80,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )
-    @given(st.tuples(created, created, mixed, created))
-    def compare(rounds: Sequence[list[Commit]]) -> None:
+    @given(rounds)
+    def compare(rounds: Sequence[Sequence[Commit]]) -> None:
         pair.compare(rounds)
 
+    before = pair.taken["batch of creates"]
     compare()
-    assert pair.taken["batch of creates"] > 100
+    assert pair.taken["batch of creates"] > before + 10
 
 
 @settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate])
@@ -484,6 +513,17 @@ def test_a_batch_of_creates_has_the_commits_that_it_was_made_of(commits: list[Co
         expected = [Commit(commit.writes, "acme") for commit in commits]
         assert list(batch) == expected == [batch[n] for n in range(len(batch))]
         assert list(batch[1:]) == expected[1:]
+
+
+@given(st.lists(batches(), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None, database=None, phases=[Phase.generate])
+def test_batches_of_creates_joined_are_their_commits_in_order(given_batches: list[CreateBatch]) -> None:
+    alone = [commit for batch in given_batches for commit in batch]
+    joined = join_commits(given_batches)
+    assert list(joined) == [joined[n] for n in range(len(joined))] == alone
+    assert list(joined[1:3]) == alone[1:3]
+    same = len({(batch.schema, batch.tenant) for batch in given_batches}) == 1
+    assert isinstance(joined, CreateBatch) is same
 
 
 @pytest.mark.parametrize("expect", [Fence(1), None])

@@ -8,7 +8,7 @@ import asyncpg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.store.postgres.statement import text_array
+from holdfast.store.postgres.column_binding import text_array
 
 SPECIAL = ['"', "\\", "{", "}", ",", " ", "NULL", "null", "", '","', '\\"', "\t\n", "\x01", "'", "ż", "👩"]
 texts = st.lists(

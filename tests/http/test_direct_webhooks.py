@@ -30,6 +30,13 @@ from tests.kit.eventually import until, until_found
 
 PATH = "/echo-chamber/webhook"
 OTHER_TARGETS = [f"{PATH}?a=1", f"{PATH}/", f"http://a{PATH}", "/echo%2Dchamber/webhook", "/echo-chamber"]
+UNUSUAL = [
+    b"x-request-id: the-first-one\r\nX-Request-Id: the-second-one\r\nx-word: wrong\r\n",
+    b"X-Word: wrong\r\nx-word: wrong too\r\nx-kept: 1\r\nX-Kept: 2\r\nx-kept: 3\r\n",
+    b"x-empty:\r\nx-spaces:   a  \r\n",
+]
+# Of these, some can't be parsed.
+BROKEN = [b"x-folded: a\r\n b\r\n", b"x-bare: a\nx-other: b\r\n", b"content-length: 3\r\n"]
 BODY_BYTES_MAX = 10_000
 EXAMPLES = int(os.environ.get("HOLDFAST_TEST_EXAMPLES", "40"))
 _ULID = re.compile(rb"[0-9A-HJKMNP-TV-Z]{26}")
@@ -43,7 +50,8 @@ def _request(*, name: str, target: str = PATH, method: str = "POST", version: st
         fields["Content-Length"] = str(len(body))
     elif framing == "chunked":
         fields["transfer-encoding"] = "chunked"
-        body = b"%x;ext=1\r\n%b\r\n0\r\nx-trailer: 1\r\n\r\n" % (len(body), body)
+        chunk = b"%x;ext=1\r\n%b\r\n" % (len(body), body) if body else b""
+        body = chunk + b"0\r\nx-trailer: 1\r\n\r\n"
     lines = [f"{method} {target} HTTP/{version}", *(f"{k.replace('_', '-')}: {v}" for k, v in fields.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -64,6 +72,8 @@ def _random_request(rng: random.Random, name: str) -> bytes:
         lambda: _request(name=name, method="HEAD", body=b""),
         lambda: _request(name=name, method=rng.choice(["GET", "PUT", "DELETE"])),
         lambda: _request(name=name, target=rng.choice(OTHER_TARGETS)),
+        lambda: _request(name=name, body=body, connection=rng.choice(["keep-alive", "Keep-Alive", "TE"])),
+        lambda: _request(name=name, body=body).replace(b"host: a\r\n", b"host: a\r\n" + rng.choice(UNUSUAL)),
     ]
     return rng.choice(makers)()
 
@@ -79,6 +89,7 @@ def _random_script(rng: random.Random, number: int) -> list[bytes]:
     ]
     if not names:  # what can't be parsed ends a connection at once, whatever it still waits for
         ends = [b"nonsense\r\n\r\n", _request(name="end").replace(b"Length: 5", b"Length: -5"), *ends]
+        ends += [ends[-3].replace(b"host: a\r\n", b"host: a\r\n" + one) for one in BROKEN]
     sent = b"".join(_random_request(rng, name) for name in names) + rng.choice(ends)
     cuts = sorted(rng.sample(range(1, len(sent)), rng.choice([0, 0, 1, 5])))
     return [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
@@ -150,6 +161,92 @@ async def test_both_ways_answer_store_and_count_the_same(tmp_path: Path, asgi_re
         assert _figures(direct) == _figures(asgi)
         hooks = [bed.surface.webhooks[PATH] for bed in (direct, asgi)]
         assert 0 < asgi_requests.count(hooks[0]) < asgi_requests.count(hooks[1])
+
+
+async def _connected(bed: Bed, made: set[SlowClientProtocol]) -> tuple[asyncio.StreamReader, Any, Any]:
+    """A client's streams, and the server's side of its connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    await until(lambda: len(made) == 1)
+    (connection,) = made
+    return reader, writer, connection
+
+
+@pytest.fixture
+def messages_begun(monkeypatch: pytest.MonkeyPatch) -> list[SlowClientProtocol]:
+    """The connection of each request that the server's usual way has begun to read."""
+    found, begin = list[SlowClientProtocol](), SlowClientProtocol.on_message_begin
+
+    def on_message_begin(self: SlowClientProtocol) -> None:
+        found.append(self)
+        begin(self)
+
+    monkeypatch.setattr(SlowClientProtocol, "on_message_begin", on_message_begin)
+    return found
+
+
+async def test_a_webhook_that_was_read_whole_is_parsed_once_and_not_as_usual(
+    tmp_path: Path, made: set[SlowClientProtocol], messages_begun: list[SlowClientProtocol]
+) -> None:
+    async with serving(tmp_path) as bed:
+        reader, writer, connection = await _connected(bed, made)
+        for number in range(3):
+            connection.data_received(_request(name=f"m{number}", connection="keep-alive"))
+            assert b" 202 " in await reader.readuntil(b'kept"}')
+        assert messages_begun == []
+        connection.data_received(_request(name="cut", body=b"hello")[:-2])
+        connection.data_received(b"lo")
+        assert b" 202 " in await reader.readuntil(b'kept"}')
+        assert len(messages_begun) == 1
+        connection.data_received(_request(name="m3"))
+        assert b" 202 " in await reader.readuntil(b'kept"}')
+        assert len(messages_begun) == 1
+        writer.close()
+
+
+async def test_what_comes_before_a_whole_webhook_is_read_is_answered_after_it(
+    tmp_path: Path, made: set[SlowClientProtocol]
+) -> None:
+    async with serving(tmp_path) as bed:
+        reader, writer, connection = await _connected(bed, made)
+        connection.data_received(_request(name="one"))
+        connection.data_received(_request(name="two", x_word="wrong") + _request(name="three")[:40])
+        connection.data_received(_request(name="three", connection="close")[40:])
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        assert [int(one[:3]) for one in answer.split(b"HTTP/1.1 ")[1:]] == [202, 401, 202]
+        assert [one["messageId"] for one in await _documents(bed)] == ["one", "three"]
+
+
+async def test_a_webhook_that_waits_to_be_read_is_stored_although_its_connection_ends(
+    tmp_path: Path, made: set[SlowClientProtocol]
+) -> None:
+    async with serving(tmp_path) as bed:
+        _, writer, connection = await _connected(bed, made)
+        connection.data_received(_request(name="lost"))
+        connection.connection_lost(None)
+
+        async def stored() -> bool:
+            return [one["messageId"] for one in await _documents(bed)] == ["lost"]
+
+        await until_found(stored)
+        await until(lambda: not connection.tasks)
+        assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+        writer.close()
+
+
+async def test_a_server_that_stops_answers_a_webhook_that_waits_to_be_read(
+    tmp_path: Path, made: set[SlowClientProtocol]
+) -> None:
+    async with serving(tmp_path) as bed:
+        reader, writer, connection = await _connected(bed, made)
+        connection.data_received(_request(name="last"))
+        connection.shutdown()
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 202 ")
+        assert b"connection: close\r\n" in answer
+        writer.close()
 
 
 async def test_past_the_backlog_both_ways_refuse_alike(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from holdfast.http.webhook_batch import WebhookBatch
 from holdfast.http.webhook_cycle import WebhookCycle
 from holdfast.kit.inbox import InboxItem
 from holdfast.store import Query
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, CreateBatch, Outcome
 from tests.http.bed import SECRET, Bed, serving
 from tests.kit.eventually import until
 
@@ -86,16 +86,18 @@ async def test_messages_of_one_turn_are_one_request_and_are_answered_each(
 ) -> None:
     async with serving(tmp_path) as bed:
         ingest, batch = opened(bed)
-        commit, sizes = bed.runtime.store.engine.commit, list[int]()
+        commit, sizes, kinds = bed.runtime.store.engine.commit, list[int](), list[Any]()
 
         def counted(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
             sizes.append(len(commits))
+            kinds.append(type(commits))
             return commit(commits)
 
         monkeypatch.setattr(bed.runtime.store.engine, "commit", counted)
         names = ["a", "b", "c", "b", "d"]
         assert await answers([sent(batch, ingest, name=name) for name in names]) == [202, 202, 202, 200, 202]
-        assert sizes == [5]
+        # Without a commit for each: engines insert from the documents.
+        assert (sizes, kinds) == ([5], [CreateBatch])
         assert await answers([sent(batch, ingest, name=name) for name in ("a", "e")]) == [200, 202]
         assert await stored(bed) == 5
         assert ingest._backpressure._at_work == 0
@@ -119,6 +121,33 @@ async def test_a_message_that_is_refused_leaves_the_others_of_its_batch_alone(tm
         assert wrong == 401
         assert [str(one) for one in faults] == ["broken"]
         assert await stored(bed) == 3
+        assert ingest._backpressure._at_work == 0
+
+
+async def test_a_fault_before_any_message_is_verified_is_told_to_all_and_keeps_no_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as bed:
+        ingest, batch = opened(bed)
+
+        def broken() -> Any:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ingest._inbox._clock, "now", broken)
+            assert await answers([sent(batch, ingest, name=name) for name in "abc"]) == [500] * 3
+        assert ingest._backpressure._at_work == 0
+        assert await answers([sent(batch, ingest, name="a")]) == [202]
+
+
+async def test_past_the_places_messages_of_a_batch_wait_for_one(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits={"webhook_concurrency": 3}) as bed:
+        ingest, batch = opened(bed)
+        connections = [sent(batch, ingest, name=str(number)) for number in range(9)]
+        await asyncio.sleep(0)
+        assert ingest._backpressure._at_work == 3
+        assert await answers(connections) == [202] * 9
+        assert await stored(bed) == 9
         assert ingest._backpressure._at_work == 0
 
 

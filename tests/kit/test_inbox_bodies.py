@@ -23,8 +23,8 @@ from holdfast.kit.inbox import (
     Verified,
 )
 from holdfast.kit.inbox.body import CHUNK_BYTES, CHUNKS_PER_COMMIT, INLINE_BYTES_MAX, store_body
-from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
 from holdfast.kit.inbox.models import KEEP_FINISHED_S, UPLOAD_S_MAX
+from holdfast.kit.inbox.source import BODY_BYTES_MAX
 from holdfast.kit.retention import Sweeper
 from holdfast.model import Document
 from holdfast.store import Query, Store, Transaction

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.postgres.statement import SHARED_MIN, TableChange, render
+from holdfast.store.postgres.column_binding import INDEXED_MAX, SHARED_MIN
+from holdfast.store.postgres.statement import TableChange, render
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAMES = ("_key", "made_at", "due_at", "number")
@@ -38,11 +39,36 @@ def test_a_time_that_many_rows_share_is_bound_once(made_at: datetime | None) -> 
 def test_few_rows_and_times_that_differ_are_bound_as_arrays() -> None:
     _, (_, first, second, _) = bound(rows(SHARED_MIN - 1))
     assert len(first) == len(second) == SHARED_MIN - 1
+    text, (_, first, second, _) = bound(rows(SHARED_MIN, step_s=1))
+    assert (first, len(second)) == (NOON, SHARED_MIN)
+    assert "$4::timestamptz," in text
+    assert "$5::timestamptz[]" in text
+
+
+def test_a_few_times_are_bound_once_with_the_number_of_each_row_s() -> None:
     one_differs = [*rows(SHARED_MIN), ("last", None, NOON, 1)]
-    text, (_, first, second, _) = bound(one_differs)
-    assert (len(first), second) == (SHARED_MIN + 1, NOON)
-    assert "$4::timestamptz[]" in text
-    assert "$5::timestamptz," in text
+    text, (_, first, second, _, numbers) = bound(one_differs)
+    assert (first, second) == ([NOON, None], NOON)
+    assert numbers == "{" + "1," * SHARED_MIN + "2}"
+    assert "($4::timestamptz[])[a1]" in text
+    assert "$7::text::int[]" in text
+    several = [(f"k{n}", NOON + timedelta(seconds=n % INDEXED_MAX), NOON, n) for n in range(40)]
+    _, (_, first, _, _, numbers) = bound(several)
+    assert [first[int(n) - 1] for n in numbers[1:-1].split(",")] == [row[1] for row in several]
+
+
+def test_other_columns_are_bound_once_where_all_of_them_are_shared() -> None:
+    def bound_kinds(*numbers: int) -> tuple[Any, Any]:
+        change = TableChange(
+            "try", "things", ("_key", "kind", "number", "_body"), ("text[]", "text[]", "bigint[]", "json[]")
+        )
+        change.rows = [(f"k{n}", "a", numbers[n % len(numbers)], b"{}") for n in range(SHARED_MIN)]
+        _, (_, _, _, kinds, given, bodies) = render([change], 1, "note")
+        assert bodies == (b"{}",) * SHARED_MIN
+        return kinds, given
+
+    assert bound_kinds(7) == ("a", 7)
+    assert bound_kinds(7, 8) == ('{"' + '","'.join("a" * SHARED_MIN) + '"}', (7, 8) * (SHARED_MIN // 2))
 
 
 def test_batches_of_any_size_share_their_statement() -> None:

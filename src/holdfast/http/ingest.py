@@ -44,6 +44,7 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _HUNG_UP: Final = "the sender hung up before the body was whole"
+_NO_RESULTS: Final[list[AcceptedMessage | Exception | None]] = []
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
@@ -111,10 +112,12 @@ class Ingest:
             self._backpressure.raise_if_full()
         except RetryLaterError as fault:
             return [fault] * len(messages)
-        entered = self._backpressure.enter_many(len(messages))
-        results = self._inbox.accept(self.hook.source, messages[:entered])
-        if refused := sum([type(one) is not AcceptedMessage for one in results]):
-            self._backpressure.leave(refused)
+        entered, results = self._backpressure.enter_many(len(messages)), _NO_RESULTS
+        try:
+            results = self._inbox.accept(self.hook.source, messages[:entered])
+        finally:
+            if refused := entered - sum([type(one) is AcceptedMessage for one in results]):
+                self._backpressure.leave(refused)
         return results if entered == len(messages) else [*results, *[None] * (len(messages) - entered)]
 
     def store(

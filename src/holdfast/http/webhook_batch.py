@@ -90,8 +90,7 @@ class WebhookBatch:
             cycle.began_s = began_s
         cycles = [*waiting, *self._read(unread, began_s)]
         accepted: _Accepted = []
-        results = self._ingest.accept([(cycle.headers, cycle.body) for _, cycle in cycles])
-        for (connection, cycle), result in zip(cycles, results, strict=True):
+        for (connection, cycle), result in zip(cycles, self._accept(cycles), strict=True):
             if isinstance(result, AcceptedMessage):
                 cycle.body = b""
                 accepted.append((connection, cycle, result))
@@ -117,6 +116,12 @@ class WebhookBatch:
             cycle = connection.cycle = WebhookCycle(ingest, None, headers, body, began_s)
             cycles.append((connection, cycle))
         return cycles
+
+    def _accept(self, cycles: _Cycles) -> list[AcceptedMessage | Exception | None]:
+        try:
+            return self._ingest.accept([(cycle.headers, cycle.body) for _, cycle in cycles])
+        except Exception as fault:
+            return [fault] * len(cycles)
 
     def _respond_by_task(
         self, connection: WebhookConnection, cycle: WebhookCycle, fault: Exception | None

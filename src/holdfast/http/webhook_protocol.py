@@ -47,7 +47,8 @@ class WebhookProtocol(SlowClientProtocol):
         self._batches: dict[bytes, WebhookBatch] = {}  # by the request lines that this connection had
 
     def data_received(self, data: bytes) -> None:
-        line = data[: data.find(b"\r", 0, _LINE_BYTES_MAX)]
+        end = data.find(b"\r", 0, _LINE_BYTES_MAX)
+        line = data[:end] if end > 0 else b""
         batch, cycle = self._batches.get(line) or self._batch_of_line(line), self.cycle
         idle = self._complete and self.unread is None and (cycle is None or cycle.response_complete)
         if batch is None or not idle or self.flow.write_paused or len(data) > DIRECT_BYTES_MAX:

@@ -65,7 +65,7 @@ class WholeRequestParser:
             parts.clear()
         if len(parts) == 3 and parts[0] is _BEGUN and parts[2] is _ENDED:
             body = parts[1]
-            # One line for each, the first and an empty one: none was there twice, empty or folded.
+            # One line for each, the first and an empty one: none was there twice or folded.
             lines = data.count(b"\n", 0, len(data) - len(body))
             stays_open = headers.get("connection", _KEEP_ALIVE).lower() == _KEEP_ALIVE
             if lines == len(headers) + 2 and stays_open and NOT_ORDINARY.isdisjoint(headers):

@@ -275,9 +275,9 @@ class Store:
 
         Faster where all are of one class. Raises where one of them is invalid, and then creates none.
         """
-        schema = schema_of(type(documents[0]))
-        prepared = schema.prepare_new(documents) if len(documents) > 1 else None
-        if prepared is None:
+        schema = schema_of(type(documents[0])) if len(documents) > 1 else None
+        prepared = None if schema is None else schema.prepare_new(documents)
+        if schema is None or prepared is None:
             return self.start_settle([(create(document),) for document in documents])
         self._check_writable(schema)
         IO_COUNTERS.writes += len(prepared)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
+from holdfast.kit.inbox.source import BODY_BYTES_MAX
 from holdfast.model import Caller
 from holdfast.providers.github import GithubApp
 from holdfast.services.gwi.checks import check_settings

@@ -11,6 +11,7 @@ import pytest
 from gidgethub.sansio import validate_event
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from standardwebhooks import Webhook as StandardWebhook
 from svix.webhooks import Webhook as SvixWebhook
 
@@ -19,6 +20,7 @@ from holdfast.kit.inbox import StandardWebhooksVerifier, Verifier
 from holdfast.providers.github import GithubVerifier
 from holdfast.providers.google_calendar import GoogleChannelVerifier, channel_token
 from holdfast.providers.telegram import TelegramVerifier
+from holdfast.webhook_verifier import message_verifier
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECRET = "It's a Secret to Everybody"
@@ -99,6 +101,9 @@ def test_the_account_of_a_github_message_is_its_installation(body: bytes, accoun
     signature = "sha256=" + hmac.digest(SECRET.encode(), body, "sha256").hex()
     headers = {"x-github-delivery": "d", "x-hub-signature-256": signature}
     assert GithubVerifier(SECRET).verify(headers, body, NOW).account == account
+    # Who does not ask for the account need not have the body read.
+    without = message_verifier(GithubVerifier(SECRET))(headers, body, NOW)
+    assert without == replace(GithubVerifier(SECRET).verify(headers, body, NOW), account="")
 
 
 @pytest.mark.parametrize(

@@ -3,72 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from holdfast import tracing
-from holdfast.delivery_log import DeliveryLog
 from holdfast.errors import (
     AlreadyExistsError,
-    BadQueryError,
     DeclarationError,
     NotOursError,
-    TooLargeError,
     UnverifiedError,
 )
-from holdfast.kit import NO_TENANT, ordered_queue
+from holdfast.kit import ordered_queue
 from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, store_body
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
 from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
+from holdfast.kit.inbox.source import Source, id_segment, new_item
 from holdfast.kit.inbox.worker import InboxWorker
 from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
 from holdfast.store.commit import Outcome
-from holdfast.webhook_verifier import Verified, Verifier
+from holdfast.webhook_verifier import Verify, message_verifier
 
-BODY_BYTES_USUAL: Final = 1_000_000
-BODY_BYTES_MAX: Final = 25 * 1024 * 1024
 REPLAYABLE: Final = ("done", "parked", "ignored")
-_SEGMENT_BYTES_MAX: Final = 300
-# A header named with one of these words holds a credential, whoever sent it: it is never stored.
-_SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
-_NAMES_MAX: Final = 1_000
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A sender of messages and how they are verified.
-
-    A message belongs to the tenant that `tenant_of` finds for the verified account (a GitHub installation, a
-    Telegram chat), and to `tenant_id` where it finds none. `is_ours` is asked about a message that could not
-    be verified: one meant for somebody else is ignored. `delivery_log` finds what the provider could not
-    deliver.
-
-    Example: `Source(name="github", verifier=GithubVerifier(secret), tenant_of=tenant_of_installation,
-    body_bytes_max=25_000_000)`
-    """
-
-    name: str
-    verifier: Verifier
-    tenant_id: str = NO_TENANT
-    tenant_of: Callable[[str], Awaitable[str | None]] | None = None
-    ordered: bool = False
-    body_bytes_max: int = BODY_BYTES_USUAL
-    keep_headers: tuple[str, ...] = ()
-    is_ours: Callable[[Mapping[str, str]], Awaitable[bool]] | None = None
-    delivery_log: DeliveryLog | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.body_bytes_max <= BODY_BYTES_MAX:
-            raise DeclarationError(f"source {self.name!r}: a body takes at most {BODY_BYTES_MAX:,} bytes")
-
-    def check_size(self, body: bytes) -> None:
-        """Raise TooLargeError for a body that is larger than the source may send."""
-        if len(body) > self.body_bytes_max:
-            raise TooLargeError(f"a body takes at most {self.body_bytes_max:,} bytes")
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -141,34 +99,14 @@ class Inbox:
         worker, now = self.local_worker, self._clock.now()
         if worker is not None and worker.room < 1:
             worker = None  # asked once: nothing else runs meanwhile
+        verify = message_verifier(source.verifier)
         results: list[AcceptedMessage | Exception | None] = []
         for headers, body in messages:
             try:
-                results.append(self._accept(source, headers, body, now=now, worker=worker))
+                results.append(_accept(source, headers, body, now=now, verify=verify, worker=worker))
             except Exception as fault:
                 results.append(fault)
         return results
-
-    def _accept(
-        self,
-        source: Source,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        now: datetime,
-        worker: InboxWorker | None,
-    ) -> AcceptedMessage | None:
-        if len(body) > INLINE_BYTES_MAX:
-            return None
-        source.check_size(body)
-        try:
-            verified = source.verifier.verify(headers, body, now)
-        except UnverifiedError:
-            if source.is_ours is not None:
-                return None
-            raise
-        item = _item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers, body=body)
-        return AcceptedMessage(item, None if worker is None else worker.reserve(item))
 
     def store_accepted(self, messages: Sequence[AcceptedMessage]) -> asyncio.Future[list[Outcome]]:
         """Start to store messages, each by itself; the result has the outcome of each, for its `settle`.
@@ -187,7 +125,7 @@ class Inbox:
                 raise NotOursError("not addressed to this source") from None
             raise
         tenant_id = source.tenant_of and verified.account and await source.tenant_of(verified.account)
-        item = _item(source, verified, tenant_id=tenant_id or source.tenant_id, now=now, headers=headers)
+        item = new_item(source, verified, tenant_id=tenant_id or source.tenant_id, now=now, headers=headers)
         item.trace = trace
         try:
             receipt = await self._store_item(item, body)
@@ -290,58 +228,27 @@ def _tell(reserved: asyncio.Future[None], *, stored: bool) -> None:
         reserved.set_result(None)
 
 
-def _item(
+def _accept(
     source: Source,
-    verified: Verified,
-    *,
-    tenant_id: str,
-    now: datetime,
     headers: Mapping[str, str],
-    body: bytes = b"",
-) -> InboxItem:
-    """Return the item of a message, which is due at once; a large body and a queue are dealt with later."""
-    if not verified.message_id:
-        raise BadQueryError("the verifier returned no message id")
-    is_stored = _stored_headers(source.keep_headers)
-    stored = {name: value for name, value in headers.items() if is_stored[name]}
-    return InboxItem(
-        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id), received_at=now,
-        headers=stored, body=body, body_bytes=len(body), due_at=now,
-        queue=_queue_of(source, verified) if source.ordered else "", lane=f"{source.name}:{tenant_id}",
-    )  # fmt: skip
+    body: bytes,
+    *,
+    now: datetime,
+    verify: Verify,
+    worker: InboxWorker | None,
+) -> AcceptedMessage | None:
+    if len(body) > INLINE_BYTES_MAX:
+        return None
+    source.check_size(body)
+    try:
+        verified = verify(headers, body, now)
+    except UnverifiedError:
+        if source.is_ours is not None:
+            return None
+        raise
+    item = new_item(source, verified, tenant_id=source.tenant_id, now=now, headers=headers, body=body)
+    return AcceptedMessage(item, None if worker is None else worker.reserve(item))
 
 
 def _item_id(source: str, message_id: str) -> str:
     return f"{source}_{message_id}"
-
-
-def _queue_of(source: Source, verified: Verified) -> str:
-    if not source.ordered or not verified.order_key:
-        return ""
-    return id_segment(f"{source.name}:{verified.order_key}")
-
-
-class _StoredHeaders(dict[str, bool]):
-    """Whether a header is stored, by its name; each of the usual names is judged once."""
-
-    def __init__(self, named: tuple[str, ...]) -> None:
-        self._named = named
-
-    def __missing__(self, name: str) -> bool:
-        secret = any(word in name for word in _SECRET_WORDS)
-        usual = name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
-        judged = not secret and (usual or name in self._named)
-        if len(self) < _NAMES_MAX:
-            self[name] = judged
-        return judged
-
-
-_stored_headers: Final = lru_cache(maxsize=1_000)(_StoredHeaders)
-
-
-def id_segment(name: str) -> str:
-    """Return a name as part of an id: itself where it fits, otherwise its digest."""
-    size = len(name if name.isascii() else name.encode(errors="surrogatepass"))
-    if size <= _SEGMENT_BYTES_MAX and "/" not in name and name.isprintable():
-        return name
-    return "sha256-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()

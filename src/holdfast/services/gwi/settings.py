@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from holdfast.kit.inbox.inbox import BODY_BYTES_MAX
+from holdfast.kit.inbox.source import BODY_BYTES_MAX
 from holdfast.providers.github import GITHUB_URL
 from holdfast.providers.language_model import FormatName
 

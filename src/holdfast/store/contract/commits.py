@@ -287,6 +287,19 @@ class CommitContract:
         ]  # fmt: skip
         assert (await _note(store)).doc.whole == 9
 
+    async def test_creates_that_are_started_together_are_each_a_commit(self, store: Store) -> None:
+        await store.commit(create(Note(id="c", whole=7)))
+        outcomes = await store.start_creates([Note(id=id) for id in ("a", "b", "a", "c")])
+        assert [type(o) for o in outcomes] == [Committed, Committed, AlreadyExistsError, AlreadyExistsError]
+        found = await store.get_many(Note, ["a", "b", "c"])
+        assert [one and one.doc.whole for one in found] == [0, 0, 7]
+        assert [type(o) for o in await store.start_creates([Note(id="d")])] == [Committed]
+        assert await store.start_creates([]) == []
+        wrong: Any = "seven"
+        with pytest.raises(WrongTypeError):
+            store.start_creates([Note(id="e"), Note(id="f", whole=wrong)])
+        assert await store.get(Note, "e") is None
+
     async def test_a_commit_writes_each_document_once(self, store: Store) -> None:
         with pytest.raises(BadQueryError):
             await store.commit(put(Note(id="n")), patch(Note, "n", changes={"whole": 1}))

@@ -13,12 +13,13 @@ from holdfast.store.commit import Commit, CreateBatch, Outcome, Snapshot, Write
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
+from holdfast.store.postgres.column_binding import text_array
 from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
 from holdfast.store.postgres.lone_create import lone_create
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
-from holdfast.store.postgres.statement import PostgresTable, text_array
+from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.postgres.writer import WRITES_MAX, FailedAttempt, PostgresWriter
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row

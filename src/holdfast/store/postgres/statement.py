@@ -8,7 +8,7 @@ A batch of one row that finds its id taken, or its conditions unmet, changes not
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.model.columns import Column
@@ -16,6 +16,7 @@ from holdfast.model.index import ResolvedIndex
 from holdfast.model.path import parent_of
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.claimable import is_claimable
+from holdfast.store.postgres.column_binding import Binding, RowSource, bind_columns
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.sql.blind_patch import PatchGroup, patch_conditions
 from holdfast.store.sql.counting_upsert import counting_clause
@@ -29,10 +30,6 @@ Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "p
 BATCHES: Final = "_holdfast_batches"
 SEQUENCE: Final = "_holdfast_version"
 CHANNEL: Final = "holdfast"
-TEXTS: Final = "text[]"
-TIMES: Final = "timestamptz[]"
-# From how many rows on a time that all of them share is bound once.
-SHARED_MIN: Final = 16
 _SHAPES_MAX: Final = 1_000
 
 
@@ -120,97 +117,29 @@ class TableChange:
         )
 
 
-class RowSource:
-    """The rows of a change as its statement reads them: arrays by column, or the values of a single row.
-
-    An array of one costs the driver and the server more than the value, and most commits that come alone
-    have one row of each table. An array of texts is bound as its literal: see `text_array`. The columns at
-    the `shared` positions have one value for all rows.
-    """
-
-    def __init__(
-        self,
-        change: TableChange,
-        first: int,
-        *,
-        single: bool,
-        texts: bool = True,
-        shared: Container[int] = (),
-    ) -> None:
-        self._single, self._shared = single, [single or n in shared for n in range(len(change.arrays))]
-        kinds = [
-            kind.removesuffix("[]") if one else "text::text[]" if texts and kind == TEXTS else kind
-            for kind, one in zip(change.arrays, self._shared, strict=True)
-        ]
-        self._marks = [f"${first + n}::{kind}" for n, kind in enumerate(kinds)]
-        self.width = len(self._marks)
-        self.count = "1" if single else f"cardinality({self._marks[0]})"
-        self.any_key = self._marks[0] if single else f"ANY({self._marks[0]})"
-
-    def table(self, aliases: Sequence[str] = (), *, name: str = "u") -> str:
-        """Return the rows as a table; with aliases, of its first columns."""
-        marks = self._marks[: len(aliases) or None]
-        rows = f"(VALUES ({', '.join(marks)}))" if self._single else self._unnest(marks)
-        return f"{rows} AS {name}({', '.join(aliases)})" if aliases else f"{rows} AS {name}"
-
-    def _unnest(self, marks: Sequence[str]) -> str:
-        shared = self._shared[: len(marks)]
-        arrays = [mark for mark, one in zip(marks, shared, strict=True) if not one]
-        if len(arrays) == len(marks):
-            return f"unnest({', '.join(marks)})"
-        names = [f"a{n}" for n, one in enumerate(shared) if not one]
-        columns = [mark if one else f"a{n}" for n, (mark, one) in enumerate(zip(marks, shared, strict=True))]
-        return f"(SELECT {', '.join(columns)} FROM unnest({', '.join(arrays)}) AS a({', '.join(names)}))"
-
-
-_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], tuple[str, ...], bool, tuple[int, ...]]
+_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], tuple[str, ...], bool, tuple[Binding, ...]]
 _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """Return the statement and its values; see `lost_rows` for its result."""
     single = all(len(c.rows) == 1 for c in changes)
-    columns = [c.rows[0] if single else tuple(zip(*c.rows, strict=True)) for c in changes]
-    shared = [() if single else _shared_columns(*pair) for pair in zip(changes, columns, strict=True)]
+    bound = [((), c.rows[0]) if single else _bind(c) for c in changes]
     shape = single, tuple([
-        (c.table, c.verb, c.names, c.where, c.fields, c.guarded, one)
-        for c, one in zip(changes, shared, strict=True)
+        (c.table, c.verb, c.names, c.where, c.fields, c.guarded, bindings)
+        for c, (bindings, _) in zip(changes, bound, strict=True)
     ])  # fmt: skip
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
             _shapes.clear()
-        text = _shapes[shape] = _write(changes, single=single, shared=shared)
-    values: list[Any] = [batch, note]
-    for change, given, one in zip(changes, columns, shared, strict=True):
-        if single:
-            values += given
-            continue
-        values += [
-            column[0] if n in one else text_array(column) if kind == TEXTS else column
-            for n, (kind, column) in enumerate(zip(change.arrays, given, strict=True))
-        ]
-    return text, values
+        text = _shapes[shape] = _write(changes, single=single, bindings=[one for one, _ in bound])
+    return text, [batch, note, *[value for _, values in bound for value in values]]
 
 
-def _shared_columns(change: TableChange, columns: Sequence[Sequence[Any]]) -> tuple[int, ...]:
-    """Return the positions of columns whose value all rows share, as those of documents created together.
-
-    Times, which the driver encodes one by one, each by itself; the other columns of an insert, but keys and
-    documents, all or none: each combination is a statement to prepare.
-    """
-    if len(change.rows) < SHARED_MIN:
-        return ()
-    shared = [n for n, kind in enumerate(change.arrays) if kind == TIMES and _is_shared(columns[n])]
-    if change.verb in ("try", "insert"):
-        others = [n for n in range(1, len(columns) - 1) if change.arrays[n] != TIMES]
-        shared += others if all(_is_shared(columns[n]) for n in others) else []
-    return tuple(sorted(shared))
-
-
-def _is_shared(column: Sequence[Any]) -> bool:
-    first = column[0]
-    return column[-1] == first and column.count(first) == len(column)
+def _bind(change: TableChange) -> tuple[tuple[Binding, ...], Sequence[Any]]:
+    columns = tuple(zip(*change.rows, strict=True))
+    return bind_columns(change.arrays, columns, inserted=change.verb in ("try", "insert"))
 
 
 def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:
@@ -223,29 +152,12 @@ def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iter
         yield changes[int(position)], key
 
 
-def text_array(values: Sequence[str | None]) -> str:
-    """Return the literal of an array. The driver checks each item of a list, which takes ten times longer."""
-    try:
-        joined = '","'.join(values)  # type: ignore[arg-type]  # a null is refused
-    except TypeError:
-        joined = "\\"
-    if "\\" in joined or joined.count('"') != 2 * len(values) - 2:
-        return "{" + ",".join(map(_quoted, values)) + "}"
-    return f'{{"{joined}"}}'
-
-
-def _quoted(value: str | None) -> str:
-    if value is None:
-        return "NULL"
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _write(changes: Sequence[TableChange], *, single: bool, shared: Sequence[tuple[int, ...]]) -> str:
+def _write(changes: Sequence[TableChange], *, single: bool, bindings: Sequence[tuple[Binding, ...]]) -> str:
     if single and len(changes) == 1 and changes[0].verb in ("try", "patch"):
         return _write_single(changes[0])
     parts, lost, all_made, position = [], [], [], 3
     for n, change in enumerate(changes):
-        rows = RowSource(change, position, single=single, shared=shared[n])
+        rows = RowSource(change.arrays, position, single=single, bindings=bindings[n])
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, rows)})")
         if change.verb in ("try", "patch"):
             lost.append(_lost(n, rows))
@@ -261,7 +173,7 @@ def _write(changes: Sequence[TableChange], *, single: bool, shared: Sequence[tup
 
 def _write_single(change: TableChange) -> str:
     """Mark and notify only where the row is made: the server then has nothing to count and compare."""
-    made = _VERBS[change.verb](change, RowSource(change, 3, single=True))
+    made = _VERBS[change.verb](change, RowSource(change.arrays, 3, single=True))
     mark = f"INSERT INTO {BATCHES} (id) SELECT $1::bigint FROM x0"
     return f"WITH x0 AS ({made}) {mark} RETURNING NULL::text[], pg_notify('{CHANNEL}', $2)"
 
@@ -344,7 +256,7 @@ _VERBS: Final = {
 
 
 def change_sql(change: TableChange) -> str:
-    return _VERBS[change.verb](change, RowSource(change, 1, single=False, texts=False))
+    return _VERBS[change.verb](change, RowSource(change.arrays, 1, single=False, texts=False))
 
 
 def count_change(mapping: PostgresTable, column: Column) -> TableChange:

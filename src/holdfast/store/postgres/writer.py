@@ -21,6 +21,7 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write, join_commit
 from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
+from holdfast.store.postgres.column_binding import text_array
 from holdfast.store.postgres.commit_queue import CommitQueue
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
 from holdfast.store.postgres.lone_create import LoneCreate, lone_create
@@ -31,7 +32,7 @@ from holdfast.store.postgres.pool import (
     close_connection,
     unavailable,
 )
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render, text_array
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render
 from holdfast.store.sql.write_batch import PermittedWrites, bulk_commits, counting_upserts, independent_writes
 from holdfast.store.write_rules import decide
 

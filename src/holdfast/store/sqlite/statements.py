@@ -42,11 +42,14 @@ def statement_slices(items: Sequence[T], rows_max: int) -> Iterator[Sequence[T]]
 
 
 def _stored_times(times: list[datetime | None]) -> list[int | None]:
-    """Return times as they are stored; one that all share, as in a batch, is converted once."""
-    first = times[0]
-    if times[-1] == first and times.count(first) == len(times):
-        return [None if first is None else to_us(first)] * len(times)
-    return [None if time is None else to_us(time) for time in times]
+    """Return times as they are stored; one that neighbours share, as in a batch, is converted once."""
+    stored: list[int | None] = []
+    last, last_us = None, None
+    for time in times:
+        if time != last:
+            last, last_us = time, None if time is None else to_us(time)
+        stored.append(last_us)
+    return stored
 
 
 class SqliteTable(TableMapping):

@@ -15,7 +15,7 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, join_commits
+from holdfast.store.commit import Commit, Committed, CreateBatch, join_commits
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark

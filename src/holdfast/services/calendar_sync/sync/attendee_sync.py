@@ -27,7 +27,7 @@ from holdfast.errors import (
     RetryLaterError,
     VersionConflictError,
 )
-from holdfast.kit.inbox.inbox import id_segment
+from holdfast.kit.inbox.source import id_segment
 from holdfast.providers.google_calendar import CalendarEvent, EventDateTime, EventPatch
 from holdfast.services.calendar_sync.domain.attendees import (
     CANCELLED,

@@ -1,0 +1,140 @@
+"""How the columns of many rows are bound to a statement: as arrays, but what rows share only once.
+
+The driver encodes each item of an array of times or integers by itself, which takes longer than the rest of
+its row; documents that are created together have a few times, and often one value of all other columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+# array: a value for each row; shared: one for all; indexed: a few, and for each row the number of its own.
+Binding = Literal["array", "shared", "indexed"]
+TEXTS: Final = "text[]"
+TIMES: Final = "timestamptz[]"
+# From how many rows on values that rows share are bound once.
+SHARED_MIN: Final = 16
+INDEXED_MAX: Final = 8
+_NUMBERS: Final = tuple(str(n + 1) for n in range(INDEXED_MAX))
+
+
+def bind_columns(
+    kinds: Sequence[str], columns: Sequence[Sequence[Any]], *, inserted: bool
+) -> tuple[tuple[Binding, ...], list[Any]]:
+    """Return how each column is bound, and what the marks of a `RowSource` stand for.
+
+    Times are looked at each by itself; the other columns of rows that are inserted, but keys and documents,
+    are shared all or none: each combination is a statement to prepare.
+    """
+    is_long = len(columns[0]) >= SHARED_MIN
+    others = [n for n in range(1, len(kinds) - 1) if kinds[n] != TIMES] if inserted and is_long else []
+    shared = others if all(_is_shared(columns[n]) for n in others) else []
+    bindings: list[Binding] = []
+    values: list[Any] = []
+    numbers: list[str] = []
+    for n, (kind, column) in enumerate(zip(kinds, columns, strict=True)):
+        few = _few_values(column) if is_long and kind == TIMES else None
+        if n in shared or (few is not None and len(few) == 1):
+            bindings.append("shared")
+            values.append(column[0])
+        elif few is not None:
+            bindings.append("indexed")
+            values.append(few)
+            numbers.append("{" + ",".join([_NUMBERS[few.index(value)] for value in column]) + "}")
+        else:
+            bindings.append("array")
+            values.append(text_array(column) if kind == TEXTS else column)
+    return tuple(bindings), values + numbers
+
+
+def _is_shared(column: Sequence[Any]) -> bool:
+    first = column[0]
+    return column[-1] == first and column.count(first) == len(column)
+
+
+def _few_values(column: Sequence[Any]) -> list[Any] | None:
+    """Return the different values, None where there are many; hashing a time takes longer than comparing."""
+    if _is_shared(column):
+        return [column[0]]
+    found: list[Any] = []
+    for value in column:
+        if value not in found:
+            if len(found) == INDEXED_MAX:
+                return None
+            found.append(value)
+    return found
+
+
+class RowSource:
+    """The rows of a change as its statement reads them: arrays by column, or the values of a single row.
+
+    An array of one costs the driver and the server more than the value, and most commits that come alone
+    have one row of each table. An array of texts is bound as its literal: see `text_array`.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        first: int,
+        *,
+        single: bool,
+        texts: bool = True,
+        bindings: Sequence[Binding] = (),
+    ) -> None:
+        """Number the marks from `first` on; `kinds` are the arrays' types."""
+        self._single = single
+        usual: Binding = "shared" if single else "array"
+        self._bindings = tuple(bindings) or (usual,) * len(kinds)
+        self._marks = [
+            f"${first + n}::{_mark_type(kind, binding, texts=texts)}"
+            for n, (kind, binding) in enumerate(zip(kinds, self._bindings, strict=True))
+        ]
+        indexed = [n for n, binding in enumerate(self._bindings) if binding == "indexed"]
+        self._numbers = {n: f"${first + len(kinds) + i}::text::int[]" for i, n in enumerate(indexed)}
+        self.width = len(self._marks) + len(indexed)
+        self.count = "1" if single else f"cardinality({self._marks[0]})"
+        self.any_key = self._marks[0] if single else f"ANY({self._marks[0]})"
+
+    def table(self, aliases: Sequence[str] = (), *, name: str = "u") -> str:
+        """Return the rows as a table; with aliases, of its first columns."""
+        marks = self._marks[: len(aliases) or None]
+        rows = f"(VALUES ({', '.join(marks)}))" if self._single else self._unnest(marks)
+        return f"{rows} AS {name}({', '.join(aliases)})" if aliases else f"{rows} AS {name}"
+
+    def _unnest(self, marks: Sequence[str]) -> str:
+        arrays: dict[str, str] = {}
+        columns: list[str] = []
+        for n, mark in enumerate(marks):
+            if self._bindings[n] == "shared":
+                columns.append(mark)
+            else:
+                arrays[f"a{n}"] = self._numbers.get(n, mark)
+                columns.append(f"({mark})[a{n}]" if n in self._numbers else f"a{n}")
+        if list(arrays.values()) == list(marks):
+            return f"unnest({', '.join(marks)})"
+        given = f"unnest({', '.join(arrays.values())}) AS a({', '.join(arrays)})"
+        return f"(SELECT {', '.join(columns)} FROM {given})"
+
+
+def _mark_type(kind: str, binding: Binding, *, texts: bool) -> str:
+    if binding == "shared":
+        return kind.removesuffix("[]")
+    return "text::text[]" if texts and kind == TEXTS else kind
+
+
+def text_array(values: Sequence[str | None]) -> str:
+    """Return the literal of an array. The driver checks each item of a list, which takes ten times longer."""
+    try:
+        joined = '","'.join(values)  # type: ignore[arg-type]  # a null is refused
+    except TypeError:
+        joined = "\\"
+    if "\\" in joined or joined.count('"') != 2 * len(values) - 2:
+        return "{" + ",".join(map(_quoted, values)) + "}"
+    return f'{{"{joined}"}}'
+
+
+def _quoted(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
