@@ -2,7 +2,7 @@
 
 Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
 A small commit that comes alone is made in the event loop's thread, which saves two switches between threads,
-while the disk is fast and nobody else writes to the file.
+while the disk is fast, nobody else writes to the file, and the commit before it came alone, too.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SqliteWriter:
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = self._ended = False
-        self._last_batch = 0
+        self._last_batch = self._last_commits = 0  # jobs and commits
         # A lone commit that waits for the end of the loop's turn, and how many jobs the thread has.
         self._lone: WriteJob | None = None
         self._in_thread = 0
@@ -96,12 +96,17 @@ class SqliteWriter:
             raise StoreUnavailableError(WRITER_ENDED)
         if self._lone is not None:
             self._end_lone()
-        elif self._in_thread == 0 and job.work is None and _is_small(job.commits):
+        elif self._is_calm and job.work is None and _is_small(job.commits):
             self._lone = job
             self._loop.call_soon(self._commit_lone)
             return job.future
         self._hand_over(job)
         return job.future
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether nothing waits, and the last commit came alone: this one is not the first of many."""
+        return self._in_thread == 0 and self._last_commits <= 1
 
     def _hand_over(self, job: WriteJob) -> None:
         job.in_thread = True
@@ -219,6 +224,7 @@ class SqliteWriter:
             while running:
                 jobs, running = self._take()
                 self._last_batch = len(jobs)
+                self._last_commits = sum([len(job.commits) for job in jobs])
                 if jobs:
                     self._batch_since_s, self._batch = time.monotonic(), jobs
                     with self._using:
