@@ -81,6 +81,21 @@ async def test_a_lone_create_or_patch_is_one_statement_in_the_thread_of_its_call
         assert (executed[0], executed[-1]) == ((here, "BEGIN"), (here, "COMMIT"))
 
 
+async def test_after_commits_that_came_together_the_next_is_made_in_the_writer_thread(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        await store.start_settle([[create(Filling(id=str(n)))] for n in range(5)])
+        executed.clear()
+        # It is likely the first of many, which the loop has to read while the disk syncs.
+        await store.commit(create(Filling(id="a")))
+        assert {thread for thread, _ in executed} == {WRITER}
+        executed.clear()
+        await store.commit(create(Filling(id="b")))
+        assert executed == [(threading.current_thread().name, "INSERT")]
+
+
 async def test_commits_of_the_same_turn_share_a_transaction_in_the_writer_thread(
     sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,11 @@ def writes_in_place(commits: Sequence[Commit]) -> int:
     return _fitting([write.prepared for write in writes if write.prepared is not None])
 
 
+def callers(commits: Sequence[Commit]) -> int:
+    """Return how many callers there may be whose commits these are."""
+    return 1 if isinstance(commits, CreateBatch) and not commits.shared else len(commits)
+
+
 def _fitting(documents: Sequence[Prepared]) -> int:
     """Return how many documents these are, 0 where they are too many or too large."""
     count = len(documents)

@@ -2,7 +2,8 @@
 
 Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
 A small commit or one caller's batch that comes alone is made in the event loop's thread, which saves two
-switches between threads, while the disk is fast and nobody else writes to the file.
+switches between threads, while the disk is fast, nobody else writes to the file, and what came before it was
+one caller's, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.connections import Options, refused
-from holdfast.store.sqlite.in_place import WRITES_MAX, writes_in_place
+from holdfast.store.sqlite.in_place import WRITES_MAX, callers, writes_in_place
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_connection import TransactionBody, WriteConnection, WriteJob
 
@@ -70,7 +71,7 @@ class SqliteWriter:
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = self._ended = False
-        self._last_batch = 0
+        self._last_batch = self._last_callers = 0
         # A lone commit that waits for the end of the loop's turn, and how many jobs the thread has.
         self._lone: WriteJob | None = None
         self._lone_batch = 0  # its writes, where it has many
@@ -101,12 +102,17 @@ class SqliteWriter:
             raise StoreUnavailableError(WRITER_ENDED)
         if self._lone is not None:
             self._end_lone()
-        elif self._in_thread == 0 and self._may_be_lone(job):
+        elif self._is_calm and self._may_be_lone(job):
             self._lone = job
             self._loop.call_soon(self._commit_lone)
             return job.future
         self._hand_over(job)
         return job.future
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether nothing waits, and the last request was one caller's: this one is not the first of many."""
+        return self._in_thread == 0 and self._last_callers <= 1
 
     def _may_be_lone(self, job: WriteJob) -> bool:
         """Whether to wait for the end of the loop's turn, to make the job in place if it is then alone."""
@@ -241,6 +247,7 @@ class SqliteWriter:
             while running:
                 jobs, running = self._take()
                 self._last_batch = len(jobs)
+                self._last_callers = sum([callers(job.commits) for job in jobs])
                 if jobs:
                     self._batch_since_s, self._batch = time.monotonic(), jobs
                     with self._using:
