@@ -17,7 +17,7 @@ from holdfast import ids
 from holdfast.errors import BadIdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _FORBIDDEN = re.compile(r"[/\x00-\x1f\x7f\ud800-\udfff]")
 _RESERVED = re.compile(r"__.*__", re.DOTALL)
@@ -170,12 +170,34 @@ def id_assigner(identity: Identity, name: str, fields: Mapping[str, mi.Field]) -
     return assign
 
 
+def ids_assigner(
+    identity: Identity, name: str, fields: Mapping[str, mi.Field]
+) -> Callable[[Sequence[Any]], None]:
+    """Return what does for many documents as `id_assigner` does for each."""
+    assign, read = id_assigner(identity, name, fields), attrgetter(name)
+    joined = isinstance(identity, CompositeId) and _is_joined_text(identity, fields)
+
+    def assign_all(documents: Sequence[Any]) -> None:
+        if not isinstance(identity, CompositeId) or not joined or any(map(read, documents)):
+            for document in documents:
+                assign(document)
+            return
+        made = list(map(identity.separator.join, map(attrgetter(*identity.fields), documents)))
+        for document, id in zip(documents, made, strict=True):
+            force_setattr(document, name, id)
+
+    return assign_all
+
+
+def _is_joined_text(identity: CompositeId, fields: Mapping[str, mi.Field]) -> bool:
+    types = [type(fields[name].type) for name in identity.fields if name in fields]
+    return len(identity.fields) > 1 and types == [mi.StrType] * len(identity.fields)
+
+
 def _maker(identity: Identity, fields: Mapping[str, mi.Field]) -> Callable[[Any], str | None]:
     """Return what makes the id of a document; in one call where it is joined of text."""
-    if isinstance(identity, CompositeId) and len(identity.fields) > 1:
-        types = [type(fields[name].type) for name in identity.fields if name in fields]
-        if types == [mi.StrType] * len(identity.fields):
-            return _text_joiner(identity)
+    if isinstance(identity, CompositeId) and _is_joined_text(identity, fields):
+        return _text_joiner(identity)
     return lambda document: identity.make(document.__getattribute__)
 
 
