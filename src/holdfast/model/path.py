@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -78,12 +78,15 @@ def join_keys(many: Iterable[str | tuple[str, ...]], names: tuple[str, ...]) -> 
     """Return the keys of many documents, each given by its ids or by its only one."""
     if len(names) > 1:
         return [join_key((one,) if isinstance(one, str) else one, names) for one in many]
-    return [
-        one
-        if type(one) is str and match_plain_id(one)
-        else join_key((one,) if isinstance(one, str) else one, names)
-        for one in many
-    ]
+    given: list[Any] = list(many)
+    if _are_plain(given):
+        return given
+    return [join_key((one,) if isinstance(one, str) else one, names) for one in given]
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Whether all of these are ids that need no closer look."""
+    return set(map(type, values)) <= {str} and all(map(match_plain_id, values))
 
 
 def key_reader(names: tuple[str, ...]) -> Callable[[Any], str]:
@@ -98,6 +101,17 @@ def key_reader(names: tuple[str, ...]) -> Callable[[Any], str]:
         return value if type(value) is str and match_plain_id(value) else join_key((value,), names)
 
     return read_key
+
+
+def keys_reader(names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[str]]:
+    """Return what `key_reader` reads of many documents; most ids are plain, which is asked of all at once."""
+    read_key, read = key_reader(names), attrgetter(names[0])
+
+    def read_keys(documents: Sequence[Any]) -> list[str]:
+        values: list[Any] = list(map(read, documents)) if len(names) == 1 else []
+        return values if values and _are_plain(values) else list(map(read_key, documents))
+
+    return read_keys
 
 
 def split_key(key: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
 from operator import attrgetter, itemgetter
@@ -20,7 +20,7 @@ from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.document_size import check_size
 from holdfast.model.identity import id_assigner, ids_assigner
 from holdfast.model.index_entries import IndexEntries
-from holdfast.model.path import key_reader, split_key
+from holdfast.model.path import key_reader, keys_reader, split_key
 from holdfast.model.values import FieldChecks
 
 D = TypeVar("D", bound=msgspec.Struct)
@@ -89,6 +89,7 @@ class Schema(Generic[D]):
         self.key_of = key_reader(self.path.parameters)
         # Generates an id that is still empty, as declared.
         self.assign_id = id_assigner(declared.id, self.path.parameters[-1], self.fields)
+        self._keys_of = keys_reader(self.path.parameters)
         # Where an id alone is the key.
         self._assign_ids: Callable[[Sequence[D]], list[str] | None] = (
             (lambda documents: None)
@@ -151,12 +152,12 @@ class Schema(Generic[D]):
             if keys is None:
                 for document in documents:
                     self.assign_id(document)
-                keys = list(map(self.key_of, documents))
+                keys = self._keys_of(documents)
             if not self.checks.change_none(documents):
                 return None
             bodies = list(map(_ENCODER.encode, documents))
             values = list(map(self.values, self._validate_many(documents, bodies)))
-            if max(map(len, bodies)) + 8 * max(map(len, keys)) > self._short or b"\\" in b"".join(bodies):
+            if not self._are_short(keys, bodies):
                 for row, key, body in zip(values, keys, bodies, strict=True):
                     if len(body) + 8 * len(key) > self._short or b"\\" in body:
                         self._check_limits(row, key, body)
@@ -166,6 +167,11 @@ class Schema(Generic[D]):
             return None
         tenants = repeat(None) if self._tenant_at is None else map(itemgetter(self._tenant_at), values)
         return list(map(Prepared, keys, tenants, bodies, values))
+
+    def _are_short(self, keys: Iterable[str], bodies: Collection[bytes]) -> bool:
+        """Whether none of many documents needs to be measured."""
+        longest = max(map(len, bodies)) + 8 * max(map(len, keys))
+        return longest <= self._short and b"\\" not in b"".join(bodies)
 
     def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
         """Validate and encode a stored document of which only these paths have changed."""

@@ -44,7 +44,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     def event(self, models: MeterModels) -> Write:
         """The creation of its ledger event."""
-        (entry,) = make_entries([(self, fact_id(self.name))], models)
+        (entry,) = make_entries([self], [fact_id(self.name)], models)
         return entry.event
 
 
@@ -56,23 +56,23 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
     event: Write
 
 
-def make_entries(facts: Iterable[tuple[Fact, str]], models: MeterModels) -> list[LedgerEntry]:
-    """Make the ledger events of facts, each given with its `fact_id`."""
-    given, days = list(facts), []
+def make_entries(facts: Sequence[Fact], keys: Iterable[str], models: MeterModels) -> list[LedgerEntry]:
+    """Make the ledger events of facts, given with the `fact_id` of each."""
+    days: list[str] = []
     events: list[UsageEventFields] = []
-    last = object()  # facts of a batch often share their time
-    for fact, key in given:
+    last, event = object(), models.event  # facts of a batch often share their time
+    for fact, key in zip(facts, keys, strict=True):
         if fact.at is not last:
             last = fact.at
             at = fact.at if fact.at.tzinfo is UTC else fact.at.astimezone(UTC)
             day = at.date().isoformat()
+            month = day[:7]
         days.append(day)
-        events.append(models.event(
-            tenant_id=fact.tenant_id, fact=key, at=at, month=day[:7], kind=fact.kind,
+        events.append(event(
+            tenant_id=fact.tenant_id, fact=key, at=at, month=month, kind=fact.kind,
             metrics=dict(fact.metrics), metadata=fact.metadata, **fact.fields,
         ))  # fmt: skip
-    writes = create_many(events)
-    return [LedgerEntry(fact, day, event) for (fact, _), day, event in zip(given, days, writes, strict=True)]
+    return list(map(LedgerEntry, facts, days, create_many(events)))
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -96,10 +96,16 @@ async def record_facts(
     if not given:
         return Recorded(0, 0)
     batch = _Batch(store, models)
-    keyed = [(fact, fact_id(fact.name)) for fact in given]
-    ids = list(dict.fromkeys([event_id(fact.tenant_id, key) for fact, key in keyed]))
-    first = asyncio.ensure_future(batch.stored(ids[:FACTS_PER_COMMIT]))
-    entries = await _make_entries(keyed, models, reading=first)
+    keys = [fact_id(fact.name) for fact in given]
+    if store.capabilities.embedded:
+        # There is no server to wait for: what is made first has the ids that are looked up.
+        entries, first = _distinct(make_entries(given, keys, models)), None
+    else:
+        ids = list(
+            dict.fromkeys([event_id(fact.tenant_id, key) for fact, key in zip(given, keys, strict=True)])
+        )
+        first = asyncio.ensure_future(batch.stored(ids[:FACTS_PER_COMMIT]))
+        entries = await _make_entries(given, keys, models=models, reading=first)
     counted = 0
     for start in range(0, len(entries), FACTS_PER_COMMIT):
         some = entries[start : start + FACTS_PER_COMMIT]
@@ -108,20 +114,28 @@ async def record_facts(
 
 
 async def _make_entries(
-    facts: Iterable[tuple[Fact, str]], models: MeterModels, *, reading: asyncio.Future[set[str]]
+    facts: Sequence[Fact],
+    keys: Iterable[str],
+    *,
+    models: MeterModels,
+    reading: asyncio.Future[set[str]],
 ) -> list[LedgerEntry]:
     """Make the entries of distinct facts while a server looks the first of them up."""
     try:
         for _ in range(2):  # one turn of the loop to make the request, one to send it
             await asyncio.sleep(0)
-        made = make_entries(facts, models)
+        made = make_entries(facts, keys, models)
     except BaseException as fault:
         # A fact that is refused waits for the read: cancelled, it would cost a connection.
         if not isinstance(fault, Exception):
             reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         raise
-    return list({entry.event.key: entry for entry in made}.values())
+    return _distinct(made)
+
+
+def _distinct(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    return list({entry.event.key: entry for entry in entries}.values())
 
 
 class _Batch:
