@@ -68,7 +68,7 @@ class WebhookProtocol(SlowClientProtocol):
         return self._batches.get(line)
 
     def read_as_usual(self) -> None:
-        """Read what waits to be read in the way of all other requests."""
+        """Read what waits to be read as all other requests are."""
         data, self.unread = self.unread, None
         if data is not None:
             super().data_received(data)
