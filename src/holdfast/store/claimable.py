@@ -27,7 +27,7 @@ class ClaimableWrites:
     def any(self, commits: Sequence[Commit]) -> bool:
         """Whether a write of these, to this collection and others, does."""
         schema = self._schema
-        if isinstance(commits, CreateBatch):
+        if type(commits) is CreateBatch:
             return commits.schema is schema and any(map(self._is_due, commits.documents))
         return any(one.schema is schema and self._leaves(one) for commit in commits for one in commit.writes)
 

@@ -266,7 +266,7 @@ class Store:
     def start_settle(self, commits: Iterable[Sequence[Write]]) -> asyncio.Future[list[Outcome]]:
         """Start many commits as `settle` makes them, for a caller that is no coroutine."""
         checked = self._commits(commits)
-        if isinstance(checked, CreateBatch):
+        if type(checked) is CreateBatch:
             checked.shared = True
         return _as_future(self.engine.commit(checked))
 

@@ -150,7 +150,7 @@ class PostgresEngine(SqlEngine[PostgresTable]):
 
 def _size(commits: Sequence[Commit]) -> int:
     """Return the number of writes."""
-    if isinstance(commits, CreateBatch):
+    if type(commits) is CreateBatch:
         return len(commits)
     return sum([len(commit.writes) for commit in commits])
 

@@ -158,7 +158,7 @@ def new_documents(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> 
     None where one does something else, where two add the same document, or where something else than its key
     can refuse one: those have to be decided one by one.
     """
-    batch = commits if isinstance(commits, CreateBatch) else _as_batch(commits)
+    batch = commits if type(commits) is CreateBatch else _as_batch(commits)
     if batch is None or len({one.key for one in batch.documents}) < len(batch):
         return None
     permitted = insertable(batch.schema, batch.documents, tenant=batch.tenant, listed=listed)

@@ -163,6 +163,8 @@ class SqliteEngine(SqlEngine[SqliteTable]):
 
     def _notify(self, touched: set[Schema[Any]], jobs: Sequence[WriteJob]) -> None:
         """Wake subscriptions; those for claims only where the jobs may have left something to claim."""
+        if not self._notifier.has_subscriptions:
+            return
         unclaimable = {
             schema
             for schema in touched & self._notifier.claims_awaited & self._claimable.keys()

@@ -20,7 +20,7 @@ BATCHED: Final = frozenset({"create", "upsert"})  # what is inserted by hundreds
 
 def writes_in_place(commits: Sequence[Commit]) -> int:
     """Return how many writes of one caller these are, few or all of documents that are not large; else 0."""
-    if isinstance(commits, CreateBatch):
+    if type(commits) is CreateBatch:
         return 0 if commits.shared else _fitting(commits.documents)
     if len(commits) != 1:
         return 0
@@ -34,7 +34,7 @@ def writes_in_place(commits: Sequence[Commit]) -> int:
 
 def callers(commits: Sequence[Commit]) -> int:
     """Return how many callers there may be whose commits these are."""
-    return 1 if isinstance(commits, CreateBatch) and not commits.shared else len(commits)
+    return 1 if type(commits) is CreateBatch and not commits.shared else len(commits)
 
 
 def _fitting(documents: Sequence[Prepared]) -> int:

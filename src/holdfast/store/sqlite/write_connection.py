@@ -207,7 +207,7 @@ def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
 
 def _is_joined(job: WriteJob) -> bool:
     """Whether its commits are made together with those of other jobs; many creates are a batch already."""
-    return job.work is None and not (isinstance(job.commits, CreateBatch) and len(job.commits) >= BATCH_MIN)
+    return job.work is None and not (type(job.commits) is CreateBatch and len(job.commits) >= BATCH_MIN)
 
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
