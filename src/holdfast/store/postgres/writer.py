@@ -149,7 +149,7 @@ class PostgresWriter:
         deadline = RetryDeadline(self._pool.address.retry_s, since_s=failed and failed.since_s)
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
-        # Permitted writes are all there are.
+        # A batch of creates and blind patches has no other writes.
         others = batched and not isinstance(independent, PermittedWrites)
         bulk = bulk_commits(commits, self._listed) if others else {}
         counts = counting_upserts(commits, bulk) if others else {}

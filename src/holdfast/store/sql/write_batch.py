@@ -20,9 +20,9 @@ class PermittedWrites(dict[int, IndependentWrite]):
 
 
 class NewDocuments(PermittedWrites):
-    """The creates of all commits of a batch: of one collection, and only a taken id can refuse one.
+    """What all commits of a batch create: documents of one collection, which only a taken id can refuse.
 
-    They are here as documents only, not by their positions.
+    They are in `documents`, in the order of the commits; the dictionary is empty.
     """
 
     def __init__(self, schema: Schema[Any], documents: Sequence[Prepared]) -> None:

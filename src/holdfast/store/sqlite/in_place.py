@@ -19,7 +19,10 @@ BATCHED: Final = frozenset({"create", "upsert"})  # what is inserted by hundreds
 
 
 def writes_in_place(commits: Sequence[Commit]) -> int:
-    """Return how many writes of one caller these are, few or all of documents that are not large; else 0."""
+    """Return the number of writes where they may be made in the loop's thread, otherwise 0.
+
+    They are one caller's: a few of any kind, or a batch of new documents that are not large.
+    """
     if type(commits) is CreateBatch:
         return 0 if commits.shared else _fitting(commits.documents)
     if len(commits) != 1:
