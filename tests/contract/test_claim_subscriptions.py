@@ -16,6 +16,11 @@ from holdfast.store import Fence, Store, create, delete, patch
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     made = await open_store(request.getfixturevalue(f"{request.param}_url"), OUTBOX_MODELS.all)
     await made.migrate()
+    if request.param == "postgres":
+        # Everybody is woken once when it begins to listen.
+        subscription = made.watch(Delivery)
+        assert await subscription.wait(5)
+        subscription.close()
     yield made
     await made.close()
 

@@ -60,9 +60,10 @@ class SubscriptionContract:
     async def test_without_commits_the_wait_runs_out(self, store: Store) -> None:
         await store.commit(create(Note(id="n")))
         subscription = store.watch(Note)
-        await subscription.wait(QUIET_S)
         await store.get(Note, "n")
-        assert await subscription.wait(QUIET_S) is False
+        # An engine may wake it once when it begins to listen, for what was committed before that.
+        woken = [await subscription.wait(QUIET_S) for _ in range(3)]
+        assert woken.count(True) <= 1
         subscription.close()
 
     async def test_another_store_on_the_same_place_is_woken(
@@ -73,6 +74,18 @@ class SubscriptionContract:
         async with harness.open(migrate=False) as other:
             subscription = other.watch(Note)
             await subscription.wait(QUIET_S)
+            await store.commit(create(Note(id="n")))
+            assert await subscription.wait(SOON_S)
+            subscription.close()
+
+    async def test_a_commit_of_another_store_right_after_the_subscription_is_not_missed(
+        self, harness: EngineHarness, store: Store
+    ) -> None:
+        if not self.capabilities.wakes_processes:
+            pytest.skip("the engine wakes its own process alone")
+        await store.commit(create(Note(id="warm")))
+        async with harness.open(migrate=False) as other:
+            subscription = other.watch(Note)
             await store.commit(create(Note(id="n")))
             assert await subscription.wait(SOON_S)
             subscription.close()

@@ -40,8 +40,10 @@ class ListenNotifier(CommitNotifier):
             await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _listen(self) -> None:
-        """Listen for good; notifications missed while disconnected are replaced by one to everybody."""
-        reconnected = False
+        """Listen for good; notifications missed while not listening are replaced by one to everybody.
+
+        That includes the time between a subscription and the first LISTEN.
+        """
         while True:
             connection: PgConnection | None = None
             try:
@@ -49,15 +51,13 @@ class ListenNotifier(CommitNotifier):
                 lost = asyncio.Event()
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 await connection.add_listener(CHANNEL, self._receive)
-                if reconnected:
-                    self.notify_all()
+                self.notify_all()
                 await lost.wait()
             except Exception:
                 await asyncio.sleep(RECONNECT_S)
             finally:
                 if connection is not None:
                     await close_connection(connection)
-            reconnected = True
 
     async def _poll(self) -> None:
         while True:
