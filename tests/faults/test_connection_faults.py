@@ -31,7 +31,7 @@ FAINT = {"faint": True, "lease_s": 1.0}
 
 
 @dataclass
-class Bed:
+class ConnectedAccount:
     """A connected account, and what a process needs to use it."""
 
     google: GoogleSimulator
@@ -49,7 +49,7 @@ class Bed:
 
 
 @pytest.fixture
-async def bed(url: str) -> AsyncIterator[Bed]:
+async def connected(url: str) -> AsyncIterator[ConnectedAccount]:
     keys, store = new_key("k"), await open_store(url, ALL)
     await store.migrate()
     async with GoogleSimulator(clock=SystemClock()) as google, aiohttp.ClientSession() as session:
@@ -69,7 +69,7 @@ async def bed(url: str) -> AsyncIterator[Bed]:
             "url": url, "keys": keys, "client": msgspec.json.encode(client).decode(),
             "connection": connection.id, "faint": False, "lease_s": 60.0,
         }  # fmt: skip
-        yield Bed(google, store, connections, connection, order)
+        yield ConnectedAccount(google, store, connections, connection, order)
     await store.close()
 
 
@@ -79,9 +79,9 @@ async def _ready(workers: list[ControlledProcess]) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> None:
-    token = await bed.token()
-    async with run_processes(WORKER, "use", *[bed.order] * PROCESSES) as workers:
+async def test_processes_that_want_a_new_token_at_once_ask_for_one(connected: ConnectedAccount) -> None:
+    token = await connected.token()
+    async with run_processes(WORKER, "use", *[connected.order] * PROCESSES) as workers:
         await _ready(workers)
         for number in range(1, ROUNDS + 1):
             for worker in workers:
@@ -89,31 +89,33 @@ async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> 
             got = {await worker.hear() for worker in workers}
             assert len(got) == 1
             assert token not in got
-            assert bed.refreshes == number
+            assert connected.refreshes == number
             (token,) = got
-    assert await bed.token() == token
+    assert await connected.token() == token
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed) -> None:
-    old = await bed.token()
-    async with run_processes(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
+async def test_one_killed_between_the_answer_and_keeping_it_is_survived(connected: ConnectedAccount) -> None:
+    old = await connected.token()
+    async with run_processes(WORKER, "use", connected.order | FAINT, connected.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)
         await faint.kill()
         other.say(old)
         token = await other.hear()
-    kept = await bed.connections.get(bed.connection.id)
-    assert (await bed.token(), bed.refreshes) == (token, 2)
+    kept = await connected.connections.get(connected.connection.id)
+    assert (await connected.token(), connected.refreshes) == (token, 2)
     assert token != old
     assert (kept.status, kept.generation) == ("connected", 2)
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(bed: Bed) -> None:
-    old = await bed.token()
-    async with run_processes(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
+async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(
+    connected: ConnectedAccount,
+) -> None:
+    old = await connected.token()
+    async with run_processes(WORKER, "use", connected.order | FAINT, connected.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)
@@ -121,50 +123,54 @@ async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(b
         newer = await other.hear()
         faint.resume()
         assert await faint.hear() == newer
-    kept = await bed.connections.get(bed.connection.id)
-    assert (await bed.token(), kept.generation, bed.refreshes) == (newer, 2, 2)
+    kept = await connected.connections.get(connected.connection.id)
+    assert (await connected.token(), kept.generation, connected.refreshes) == (newer, 2, 2)
 
 
-async def _sign_in(bed: Bed) -> str:
+async def _sign_in(connected: ConnectedAccount) -> str:
     """State and code of somebody who opened a start link and consented."""
-    link = bed.connections.link("chat", tenant_id="hoge", redirect_uri=BACK, payload={"chat": "-100"})
-    await bed.store.tenant("hoge").commit(link.write)
-    opened = await bed.connections.open_link(link.token, bound_to="browser")
+    link = connected.connections.link("chat", tenant_id="hoge", redirect_uri=BACK, payload={"chat": "-100"})
+    await connected.store.tenant("hoge").commit(link.write)
+    opened = await connected.connections.open_link(link.token, bound_to="browser")
     async with aiohttp.ClientSession() as session, session.get(opened.url, allow_redirects=False) as page:
         brought = parse_qs(urlsplit(page.headers["Location"]).query)
     return f"{brought['state'][0]} {brought['code'][0]}"
 
 
-async def _both(bed: Bed) -> tuple[bool, bool]:
+async def _both(connected: ConnectedAccount) -> tuple[bool, bool]:
     """Whether the connection is stored, and the service's own row."""
-    id = connection_id("hoge", "google", bed.connection.account)
-    store = bed.store.tenant("hoge")
-    account = await store.get(ChatAccount, bed.connection.account)
+    id = connection_id("hoge", "google", connected.connection.account)
+    store = connected.store.tenant("hoge")
+    account = await store.get(ChatAccount, connected.connection.account)
     return await store.get(Connection, id) is not None, account is not None
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_of_processes_with_one_callback_one_connects_with_the_services_row(bed: Bed) -> None:
-    async with run_processes(WORKER, "finish", *[bed.order] * 2) as workers:
+async def test_of_processes_with_one_callback_one_connects_with_the_services_row(
+    connected: ConnectedAccount,
+) -> None:
+    async with run_processes(WORKER, "finish", *[connected.order] * 2) as workers:
         await _ready(workers)
-        brought = await _sign_in(bed)
+        brought = await _sign_in(connected)
         for worker in workers:
             worker.say(brought)
         assert sorted([await worker.hear() for worker in workers]) == ["connected", "refused"]
-    assert await _both(bed) == (True, True)
+    assert await _both(connected) == (True, True)
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_one_killed_before_its_grant_is_stored_leaves_neither_and_the_next_link_works(bed: Bed) -> None:
-    async with run_processes(WORKER, "finish", bed.order | FAINT, bed.order) as (faint, other):
+async def test_one_killed_before_its_grant_is_stored_leaves_neither_and_the_next_link_works(
+    connected: ConnectedAccount,
+) -> None:
+    async with run_processes(WORKER, "finish", connected.order | FAINT, connected.order) as (faint, other):
         await _ready([faint, other])
-        brought = await _sign_in(bed)
+        brought = await _sign_in(connected)
         faint.say(brought)
         await until(lambda: faint.paused, within_s=30)
         await faint.kill()
-        assert await _both(bed) == (False, False)
+        assert await _both(connected) == (False, False)
         other.say(brought)
         assert await other.hear() == "refused"
-        other.say(await _sign_in(bed))
+        other.say(await _sign_in(connected))
         assert await other.hear() == "connected"
-    assert await _both(bed) == (True, True)
+    assert await _both(connected) == (True, True)

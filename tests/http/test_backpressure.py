@@ -190,7 +190,7 @@ async def test_refusals_are_answered_at_a_bounded_rate(sqlite_url: str, clock: M
     await store.close()
 
 
-class _WorkerBed:
+class _GatedInbox:
     """A gate before the inbox, and its worker, which handles messages once it may go on."""
 
     def __init__(self, inbox: Inbox, worker: InboxWorker, gate: Backpressure) -> None:
@@ -212,7 +212,7 @@ class _WorkerBed:
 
 
 @asynccontextmanager
-async def _worker_bed(url: str, go_on: asyncio.Event, *, handed: int) -> AsyncIterator[_WorkerBed]:
+async def _gated_inbox(url: str, go_on: asyncio.Event, *, handed: int) -> AsyncIterator[_GatedInbox]:
     async def handle(item: InboxItem, tx: Transaction) -> None:
         await go_on.wait()
 
@@ -221,7 +221,7 @@ async def _worker_bed(url: str, go_on: asyncio.Event, *, handed: int) -> AsyncIt
     worker = InboxWorker(store, {"bench": handle}, limits=InboxLimits(handed_concurrency=handed))
     working = asyncio.create_task(worker.run(stop))
     await until(lambda: worker.room == handed)
-    yield _WorkerBed(
+    yield _GatedInbox(
         Inbox(store, local_worker=worker), worker, Backpressure(store, RequestLimits(), worker=worker)
     )
     go_on.set()
@@ -234,10 +234,10 @@ async def test_no_more_are_stored_at_once_than_the_worker_of_the_process_has_roo
     sqlite_url: str,
 ) -> None:
     go_on = asyncio.Event()
-    async with _worker_bed(sqlite_url, go_on, handed=6) as bed:
-        await asyncio.gather(*(bed.send(number) for number in range(20)))
-        assert bed.most_at_work == 6
-        assert bed.stored == 20, "without room a few at once are stored nevertheless"
+    async with _gated_inbox(sqlite_url, go_on, handed=6) as gated:
+        await asyncio.gather(*(gated.send(number) for number in range(20)))
+        assert gated.most_at_work == 6
+        assert gated.stored == 20, "without room a few at once are stored nevertheless"
 
 
 async def test_a_webhook_that_waits_is_stored_when_the_worker_has_room_again(
@@ -245,9 +245,9 @@ async def test_a_webhook_that_waits_is_stored_when_the_worker_has_room_again(
 ) -> None:
     monkeypatch.setattr(backpressure, "CONCURRENCY_BEHIND", 0)
     go_on = asyncio.Event()
-    async with _worker_bed(sqlite_url, go_on, handed=2) as bed:
-        sent = [asyncio.create_task(bed.send(number)) for number in range(3)]
-        await until(lambda: bed.stored == 2)
-        assert (bed.worker.room, sent[2].done()) == (0, False)
+    async with _gated_inbox(sqlite_url, go_on, handed=2) as gated:
+        sent = [asyncio.create_task(gated.send(number)) for number in range(3)]
+        await until(lambda: gated.stored == 2)
+        assert (gated.worker.room, sent[2].done()) == (0, False)
         go_on.set()
         await asyncio.gather(*sent)
