@@ -212,7 +212,7 @@ async def test_a_tenants_viewer_learns_nothing_of_what_other_tenants_do(
         await store.close()
 
 
-async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_bells(bed: Bed) -> None:
+async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_subscriptions(bed: Bed) -> None:
     token = await ApiTokens(bed.runtime.store).create("t", role="admin")
     async with asyncio.timeout(60):
         async with _listening(bed.address, token) as told:

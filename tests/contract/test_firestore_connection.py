@@ -155,7 +155,7 @@ async def test_reads_are_repeated_over_a_new_connection(relayed: Store, relay: R
     assert await asyncio.wait_for(reading, SOON_S) is not None
 
 
-async def test_a_bell_is_heard_again_after_the_link_broke(
+async def test_a_subscription_is_notified_again_after_the_link_broke(
     relayed: Store, relay: Relay, direct: Store
 ) -> None:
     subscription = relayed.watch(Parcel)
@@ -286,7 +286,7 @@ async def test_a_claim_whose_answer_cant_be_read_is_found_again(lossy: tuple[Sto
     assert len(await store.claim_due(Task, limit=10, lease_s=60, owner="me")) == 4
 
 
-async def test_a_bell_is_heard_after_an_answer_that_cant_be_read(
+async def test_a_subscription_is_notified_after_an_answer_that_cant_be_read(
     lossy: tuple[Store, LossyClient], firestore_url: str
 ) -> None:
     store, connection = lossy

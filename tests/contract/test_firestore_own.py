@@ -93,7 +93,7 @@ class CountedLink(FirestoreClient):
 
     async def commit(self, writes: Iterable[Any]) -> list[Any]:
         made = list(writes)
-        # Bells are rung behind the callers' backs.
+        # Notifications are published in the background.
         if not any("/_holdfast_wake/" in write.update.name for write in made):
             self.calls.append(f"commit {len(made)}")
         return await super().commit(made)

@@ -266,7 +266,7 @@ async def test_a_pooler_that_was_not_announced_is_named_with_the_setting(pooler:
             await store.commit(create(Chore(id="1", due=NOON)))
 
 
-async def test_without_a_direct_way_bells_ring_now_and_then(pooler: str) -> None:
+async def test_without_a_direct_address_subscriptions_are_notified_by_polling(pooler: str) -> None:
     async with opened(pooler) as store:
         subscription = store.watch(Chore)
         assert await subscription.wait(5)

@@ -219,14 +219,14 @@ async def test_a_caller_waits_out_a_short_absence(own_postgres: OwnPostgresServe
         assert await store.get(Receipt, "patient") is not None
 
 
-async def test_bells_ring_again_after_a_restart(own_postgres: OwnPostgresServer) -> None:
+async def test_a_subscription_is_notified_again_after_a_restart(own_postgres: OwnPostgresServer) -> None:
     async with opened(own_postgres.url) as store, opened(own_postgres.url) as other:
         subscription = store.watch(Receipt)
         assert await subscription.wait(5), "commits from before it listened are covered by one notification"
         await other.commit(create(Receipt(id="first")))
         assert await subscription.wait(5)
         await asyncio.to_thread(own_postgres.restart)
-        assert await subscription.wait(5), "what may have been missed is told by one ring"
+        assert await subscription.wait(5), "commits missed meanwhile are covered by one notification"
         await subscription.wait(0.1)
         await other.commit(create(Receipt(id="second")))
         assert await subscription.wait(5)

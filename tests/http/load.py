@@ -15,7 +15,7 @@ SENDERS = 16
 
 @dataclass
 class Load:
-    """What was answered 202 is in `accepted`; `enough` rings once it is as much as wanted."""
+    """What was answered 202 is in `accepted`; `enough` is set once it is as much as wanted."""
 
     address: str
     wanted: int

@@ -1,12 +1,12 @@
 """What has changed, told as it happens: the names of topics, never documents.
 
-    store.watch(Delivery) ── rings ──► Changes ──► each stream: {"deliveries"}, a few times a second at most
+    store.watch(Delivery) ─ notifies ─► Changes ──► each stream: {"deliveries"}, a few times a second at most
 
-A bell is a hint, so every so often all topics are told as changed: whoever asks again then has missed nothing
-for longer than that. Changes made by other processes ring here too.
+A notification is a hint, so every so often all topics are told as changed: whoever asks again then has missed
+nothing for longer than that. Changes made by other processes notify here too.
 
-A bell does not tell whose document changed. So whoever sees one tenant is told by the clock alone, and learns
-nothing of what the others do.
+A notification does not tell whose document changed. So whoever sees one tenant is told by the clock alone,
+and learns nothing of what the others do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERYTHING_S: Final = 15.0
 TENANT_S: Final = 5.0
 STREAM_S_MAX: Final = 600.0
 EVERYTHING: Final = "*"
-_BELL_S: Final = 3_600.0
+_WAIT_S: Final = 3_600.0
 _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "channels": (Channel, Watch),
     "inbox": (InboxItem,),
@@ -110,7 +110,7 @@ class ChangeStream:
                 # What follows at once is told along.
                 await wait_for_wake(self._clock, APART_S, stop=self._closed)
                 topics, now_s = one.taken(), self._clock.monotonic()
-                # Also where others ring without end: the bell that was not heard may be any topic's.
+                # Also where notifications never end: one that was missed may be any topic's.
                 if now_s >= everything_s:
                     topics, everything_s = frozenset({EVERYTHING}), now_s + one.everything_s
                 yield topics
@@ -132,7 +132,7 @@ class ChangeStream:
         subscription = self._store.watch(*self._topics[topic])
         try:
             while True:
-                if await subscription.wait(_BELL_S):
+                if await subscription.wait(_WAIT_S):
                     for one in self._streams:
                         if one.across_tenants:
                             one.notify(topic)
@@ -147,21 +147,21 @@ class _Stream:
         self.caller, self.across_tenants = caller, across_tenants
         self.everything_s = EVERYTHING_S if across_tenants else TENANT_S
         self._topics: set[str] = set()
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
 
     def notify(self, topic: str) -> None:
         self._topics.add(topic)
-        self._rung.set()
+        self._notified.set()
 
     async def wait(self, timeout_s: float) -> bool:
         async with asyncio.timeout(timeout_s):
-            await self._rung.wait()
+            await self._notified.wait()
         return True
 
     def taken(self) -> frozenset[str]:
         topics, self._topics = frozenset(self._topics), set()
-        self._rung.clear()
+        self._notified.clear()
         return topics
 
     def close(self) -> None:
-        self._rung.set()
+        self._notified.set()

@@ -48,6 +48,6 @@ async def standing(
         await process.hear_until("ready")
         process.say("go")
         async with asyncio.timeout(30):
-            while not process.paused:  # noqa: ASYNC110 - a signal's effect rings no bell
+            while not process.paused:  # noqa: ASYNC110 - a signal's effect notifies nobody
                 await asyncio.sleep(0.01)
         yield process

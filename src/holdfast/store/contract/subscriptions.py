@@ -15,21 +15,21 @@ from holdfast.store.port import Capabilities
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
 
-SOON_S = 5.0  # far more than a subscription takes; a subscription that never rings costs this much
+SOON_S = 5.0  # far more than a subscription takes; one that is never notified costs this much
 QUIET_S = 0.2
 
 
 class SubscriptionContract:
     capabilities: ClassVar[Capabilities]
 
-    async def test_a_commit_rings_the_subscription_of_its_collection(self, store: Store) -> None:
+    async def test_a_commit_wakes_the_subscription_of_its_collection(self, store: Store) -> None:
         subscription = store.watch(Note)
         waiting = asyncio.create_task(subscription.wait(SOON_S))
         await store.commit(create(Note(id="n")))
         assert await waiting
         subscription.close()
 
-    async def test_each_kind_of_write_rings(self, store: Store, clock: ManualClock) -> None:
+    async def test_each_kind_of_write_wakes(self, store: Store, clock: ManualClock) -> None:
         subscription = store.watch(Chore)
         for write in [create(Chore(id="c")), patch(Chore, "c", changes={"due": clock.now()})]:
             await store.commit(write)
@@ -44,7 +44,7 @@ class SubscriptionContract:
         assert await subscription.wait(SOON_S)
         subscription.close()
 
-    async def test_many_commits_between_two_waits_ring_at_least_once(self, store: Store) -> None:
+    async def test_many_commits_between_two_waits_wake_at_least_once(self, store: Store) -> None:
         subscription = store.watch(Note)
         await asyncio.gather(*(store.commit(create(Note(id=f"{n}"))) for n in range(20)))
         assert await subscription.wait(SOON_S)
