@@ -393,9 +393,11 @@ class Pair:
 
     def _count(self, commits: Sequence[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
-        self.taken["new batch"] += isinstance(independent, NewDocuments) and type(commits) is CreateBatch
+        if isinstance(independent, NewDocuments):
+            self.taken["new documents"] += 1
+            self.taken["new batch"] += type(commits) is CreateBatch
+            independent = {}
         patched = sum(not isinstance(one, Write) for one in independent.values())
-        self.taken["new documents"] += isinstance(independent, NewDocuments)
         self.taken["permitted"] += isinstance(independent, PermittedWrites) and patched > 0
         fenced = sum(type(commits[n].writes[0].expect) is Fence for n in independent)
         self.taken["fenced patch"] += fenced

@@ -17,7 +17,13 @@ from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, count_change, patch_change
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
-from holdfast.store.sql.write_batch import BulkWrites, IndependentWrite, NewDocuments, PermittedWrites
+from holdfast.store.sql.write_batch import (
+    BulkWrites,
+    IndependentWrite,
+    IndependentWrites,
+    NewDocuments,
+    PermittedWrites,
+)
 from holdfast.store.write_rules import Change, Current, check_create, decide
 
 DocumentKey = tuple[Schema[Any], str]
@@ -66,7 +72,7 @@ class Batch:
         mappings: Mapping[Schema[Any], PostgresTable],
         next_version: Callable[[], int],
         *,
-        independent: Mapping[int, IndependentWrite],
+        independent: IndependentWrites,
         bulk: Mapping[int, BulkWrites],
         counts: Mapping[DocumentKey, Column],
     ) -> None:
@@ -94,17 +100,18 @@ class Batch:
             self._states[schema, row[0]] = DocumentState(StoredRow(mapping, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
-        if isinstance(self._independent, NewDocuments):
-            self._create_all(self._independent)
+        independent = self._independent
+        if isinstance(independent, NewDocuments):
+            self._create_all(independent)
             return
-        if isinstance(self._independent, PermittedWrites):
-            self._make_all(commits)
+        if isinstance(independent, PermittedWrites):
+            self._make_all(independent, commits)
             return
         for number, commit in enumerate(commits):
             if number in self._bulk:
                 self._add_bulk(number, commit)
-            elif number in self._independent:
-                self._add_independent(number, self._independent[number], commit)
+            elif number in independent:
+                self._add_independent(number, independent[number], commit)
             else:
                 self._decide(commit, careful=careful)
 
@@ -139,10 +146,10 @@ class Batch:
         else:
             self.outcomes.append(Committed((version,)))
 
-    def _make_all(self, commits: Sequence[Commit]) -> None:
+    def _make_all(self, permitted: PermittedWrites, commits: Sequence[Commit]) -> None:
         """Add the writes of all commits, which only a taken id or unmet conditions can refuse."""
         versions = [self._next_version() for _ in commits]
-        for number, write in self._independent.items():
+        for number, write in permitted.items():
             if isinstance(write, BlindPatch):
                 self._patch(number, write, commits[number], version=versions[number])
             else:

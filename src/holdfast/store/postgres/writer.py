@@ -33,7 +33,13 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render
-from holdfast.store.sql.write_batch import PermittedWrites, bulk_commits, counting_upserts, independent_writes
+from holdfast.store.sql.write_batch import (
+    NewDocuments,
+    PermittedWrites,
+    bulk_commits,
+    counting_upserts,
+    independent_writes,
+)
 from holdfast.store.write_rules import decide
 
 T = TypeVar("T")
@@ -150,7 +156,7 @@ class PostgresWriter:
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
         # A batch of creates and blind patches has no other writes.
-        others = batched and not isinstance(independent, PermittedWrites)
+        others = batched and not isinstance(independent, (NewDocuments, PermittedWrites))
         bulk = bulk_commits(commits, self._listed) if others else {}
         counts = counting_upserts(commits, bulk) if others else {}
         while True:

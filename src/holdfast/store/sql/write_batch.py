@@ -19,15 +19,19 @@ class PermittedWrites(dict[int, IndependentWrite]):
     """All commits of a batch: creates that only a taken id can refuse, and blind patches."""
 
 
-class NewDocuments(PermittedWrites):
+class NewDocuments:
     """What all commits of a batch create: documents of one collection, which only a taken id can refuse.
 
-    They are in `documents`, in the order of the commits; the dictionary is empty.
+    They are in the order of the commits.
     """
 
+    __slots__ = ("documents", "schema")
+
     def __init__(self, schema: Schema[Any], documents: Sequence[Prepared]) -> None:
-        super().__init__()
         self.schema, self.documents = schema, documents
+
+
+IndependentWrites = dict[int, IndependentWrite] | NewDocuments
 
 
 class BulkWrites(NamedTuple):
@@ -45,13 +49,12 @@ class BulkWrites(NamedTuple):
             yield schema, column, writes
 
 
-def independent_writes(
-    commits: Sequence[Commit], listed: Container[Schema[Any]]
-) -> dict[int, IndependentWrite]:
+def independent_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> IndependentWrites:
     """Return, by position, the commits that can be made without a read and in any order.
 
     These are creates and blind patches, alone in their commit, of documents that no other commit
     touches; collections with list indexes (`listed`) need their items written one by one.
+    Where they are all commits of the batch, they are returned as `NewDocuments` or `PermittedWrites`.
     """
     independent: dict[int, IndependentWrite] = {}
     if len(commits) > 1:

@@ -40,7 +40,7 @@ class WriteBatch:
         self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[BlindPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
         independent = independent_writes(commits, transaction.listed)
-        self._is_permitted = isinstance(independent, PermittedWrites)
+        self._is_permitted = isinstance(independent, (NewDocuments, PermittedWrites))
         if isinstance(independent, NewDocuments):
             self._creates[independent.schema] = list(enumerate(independent.documents))
             return
