@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -36,17 +36,19 @@ class Verifier(Protocol):
         ...
 
 
-Verify = Callable[[Mapping[str, str], bytes, datetime], Verified]
+@runtime_checkable
+class MessageVerifier(Verifier, Protocol):
+    """A verifier that parses the body for the account alone, and can leave that out where nobody asks for it.
 
-
-def message_verifier(verifier: Verifier) -> Verify:
-    """Return what verifies messages whose account nobody asks for.
-
-    A verifier that reads the body for the account alone may have a method `verify_message`, which is `verify`
-    without that.
+    Optional: a source that finds tenants by no account calls `verify_message` where its verifier has it.
     """
-    verify: Verify = getattr(verifier, "verify_message", verifier.verify)
-    return verify
+
+    def verify_message(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
+        """Return and raise what `verify` does, without the account."""
+        ...
+
+
+Verify = Callable[[Mapping[str, str], bytes, datetime], Verified]
 
 
 def required_header(headers: Mapping[str, str], name: str) -> str:

@@ -16,11 +16,10 @@ from standardwebhooks import Webhook as StandardWebhook
 from svix.webhooks import Webhook as SvixWebhook
 
 from holdfast.errors import HoldfastError, InvalidError, UnverifiedError
-from holdfast.kit.inbox import StandardWebhooksVerifier, Verifier
+from holdfast.kit.inbox import MessageVerifier, Source, StandardWebhooksVerifier, Verifier
 from holdfast.providers.github import GithubVerifier
 from holdfast.providers.google_calendar import GoogleChannelVerifier, channel_token
 from holdfast.providers.telegram import TelegramVerifier
-from holdfast.webhook_verifier import message_verifier
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECRET = "It's a Secret to Everybody"
@@ -101,9 +100,21 @@ def test_the_account_of_a_github_message_is_its_installation(body: bytes, accoun
     signature = "sha256=" + hmac.digest(SECRET.encode(), body, "sha256").hex()
     headers = {"x-github-delivery": "d", "x-hub-signature-256": signature}
     assert GithubVerifier(SECRET).verify(headers, body, NOW).account == account
-    # Who does not ask for the account need not have the body read.
-    without = message_verifier(GithubVerifier(SECRET))(headers, body, NOW)
+    without = GithubVerifier(SECRET).verify_message(headers, body, NOW)
     assert without == replace(GithubVerifier(SECRET).verify(headers, body, NOW), account="")
+
+
+async def _tenant_of(account: str) -> str | None:
+    return account
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_source_asks_for_the_account_only_where_it_finds_the_tenant(name: str) -> None:
+    verifier = CASES[name][0]
+    without = verifier.verify_message if isinstance(verifier, MessageVerifier) else verifier.verify
+    assert Source(name="s", verifier=verifier).verify == without
+    assert Source(name="s", verifier=verifier, tenant_of=_tenant_of).verify == verifier.verify
+    assert isinstance(verifier, MessageVerifier) == (name == "github")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from holdfast.kit.inbox.reconciliation import Reconciliation
 from holdfast.kit.inbox.source import Source
 from holdfast.kit.inbox.verifiers import StandardWebhooksVerifier
 from holdfast.kit.inbox.worker import Handler, InboxLimits, InboxWorker
-from holdfast.webhook_verifier import Verified, Verifier
+from holdfast.webhook_verifier import MessageVerifier, Verified, Verifier
 
 __all__ = [
     "AcceptedMessage",
@@ -20,6 +20,7 @@ __all__ = [
     "InboxQueue",
     "InboxUpload",
     "InboxWorker",
+    "MessageVerifier",
     "MissedDelivery",
     "Receipt",
     "Reconciliation",

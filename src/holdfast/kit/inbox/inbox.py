@@ -24,7 +24,7 @@ from holdfast.kit.inbox.source import Source, id_segment, new_item
 from holdfast.kit.inbox.worker import InboxWorker
 from holdfast.store import Committed, Query, Store, Transaction, Write, create, patch
 from holdfast.store.commit import Outcome
-from holdfast.webhook_verifier import Verify, message_verifier
+from holdfast.webhook_verifier import Verify
 
 REPLAYABLE: Final = ("done", "parked", "ignored")
 
@@ -96,10 +96,9 @@ class Inbox:
         """
         if tracing.on or source.ordered or source.tenant_of is not None:
             return [None] * len(messages)
-        worker, now = self.local_worker, self._clock.now()
+        worker, now, verify = self.local_worker, self._clock.now(), source.verify
         if worker is not None and worker.room < 1:
             worker = None  # asked once: nothing else runs meanwhile
-        verify = message_verifier(source.verifier)
         results: list[AcceptedMessage | Exception | None] = []
         for headers, body in messages:
             try:
@@ -119,7 +118,7 @@ class Inbox:
         source.check_size(body)
         now = self._clock.now()
         try:
-            verified = source.verifier.verify(headers, body, now)
+            verified = source.verify(headers, body, now)
         except UnverifiedError:
             if source.is_ours is not None and not await source.is_ours(headers):
                 raise NotOursError("not addressed to this source") from None

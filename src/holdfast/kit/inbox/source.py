@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from holdfast.delivery_log import DeliveryLog
 from holdfast.errors import BadQueryError, DeclarationError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.inbox.models import InboxItem
-from holdfast.webhook_verifier import Verified, Verifier
+from holdfast.webhook_verifier import MessageVerifier, Verified, Verifier, Verify
 
 BODY_BYTES_USUAL: Final = 1_000_000
 BODY_BYTES_MAX: Final = 25 * 1024 * 1024
@@ -24,7 +24,7 @@ _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
 _NAMES_MAX: Final = 1_000
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class Source(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A sender of messages and how they are verified.
 
     A message belongs to the tenant that `tenant_of` finds for the verified account (a GitHub installation, a
@@ -49,6 +49,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 < self.body_bytes_max <= BODY_BYTES_MAX:
             raise DeclarationError(f"source {self.name!r}: a body takes at most {BODY_BYTES_MAX:,} bytes")
+
+    @cached_property
+    def verify(self) -> Verify:
+        """The verifier's method for this source: without the account, where that finds no tenant."""
+        verifier = self.verifier
+        if self.tenant_of is None and isinstance(verifier, MessageVerifier):
+            return verifier.verify_message
+        return verifier.verify
 
     def check_size(self, body: bytes) -> None:
         """Raise TooLargeError for a body that is larger than the source may send."""
