@@ -122,6 +122,18 @@ class SqliteTable(TableMapping):
             bound[position::width] = _stored_times(bound[position::width])
         return bound
 
+    def insert_values(self, documents: Sequence[Prepared], *, kind: int, width: int) -> list[Any]:
+        """Return the same for rows of a batch's view, which begin with a kind and have no version."""
+        bound: list[Any] = []
+        choose, nested = self.choose, self._nested
+        blank = (None,) * (width - len(self.names))
+        for one in documents:
+            parent = (parent_of(one.key),) if nested else ()
+            bound += (kind, one.key, *parent, *choose(one.values), one.body.decode(), *blank)
+        for position in self._times_in_row:
+            bound[position::width] = _stored_times(bound[position::width])
+        return bound
+
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, list[Any]]:
         """Return the statement that writes what differs: naming a column makes SQLite write its indexes."""
         assert isinstance(before, StoredRow)
@@ -156,19 +168,30 @@ class SqliteTable(TableMapping):
 
     def _patch_sql(self, group: PatchGroup, count: int, tenanted: bool) -> str:
         """Return the statement; it binds the version, each patch's values, and the tenant."""
-        table, width = quote(self.table), 2 + len(group.columns) + (group.guard is not None)
+        width = 2 + len(group.columns) + (group.guard is not None)
         # A single patch needs no table of values, which takes SQLite as long as the update itself.
         given = [f"u.column{n}" if count > 1 else f"?{n + 1}" for n in range(1, width + 1)]
+        row = f"({', '.join('?' * width)})"
+        source = f" FROM (VALUES {', '.join([row] * count)}) AS u" if count > 1 else ""
+        tenant = f"{{}} = ?{width * count + 2}" if tenanted else ""
+        return self.patch_row_sql(group, given, version="?1", tenant=tenant, source=source)
+
+    def patch_row_sql(
+        self, group: PatchGroup, given: Sequence[str], *, version: str, tenant: str = "", source: str = ""
+    ) -> str:
+        """Return the update that makes a patch of what is given: key, JSON, columns' values, guard's number.
+
+        `tenant` is a condition with a place for the tenant's column.
+        """
+        table = quote(self.table)
         patch = DIALECT.merged_patch(f"{table}.{quote(PATCH)}", given[1], group.names)
-        sets = [f"{quote(VERSION)} = ?1", f"{quote(PATCH)} = {patch}"]
+        sets = [f"{quote(VERSION)} = {version}", f"{quote(PATCH)} = {patch}"]
         sets += [f"{quote(c.stored)} = {value}" for c, value in zip(group.columns, given[2:], strict=False)]
         where = [f"{table}.{quote(KEY)} = {given[0]}", *patch_conditions(group, table, DIALECT)]
         if group.guard is not None:
-            where.append(f"{table}.{quote(group.guard)} = {given[-1]}")
-        if tenanted and self.schema.tenant is not None:
-            where.append(f"{table}.{quote(self.schema.tenant.stored)} = ?{width * count + 2}")
-        row = f"({', '.join('?' * width)})"
-        source = f" FROM (VALUES {', '.join([row] * count)}) AS u" if count > 1 else ""
+            where.append(f"{table}.{quote(group.guard)} = {given[2 + len(group.columns)]}")
+        if tenant and self.schema.tenant is not None:
+            where.append(tenant.format(f"{table}.{quote(self.schema.tenant.stored)}"))
         return f"UPDATE {table} SET {', '.join(sets)}{source} WHERE {' AND '.join(where)}"
 
 

@@ -19,6 +19,7 @@ from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
 from holdfast.store.sql.write_batch import NewDocuments, PermittedWrites, independent_writes
+from holdfast.store.sqlite.batch_view import BatchStatement
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import check_create
 
@@ -50,6 +51,32 @@ class WriteBatch:
                 self._patches.setdefault((write.group, tenant), []).append((number, write))
             elif write.prepared is not None:
                 self._creates.setdefault(write.schema, []).append((number, write.prepared))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it makes all commits, and only the stored rows can refuse one."""
+        groups: list[list[Any]] = [*self._creates.values(), *self._patches.values()]
+        if sum(map(len, groups)) < len(self._commits):
+            return False
+        return self._is_permitted or all(len(self._permitted(c)) == len(c) for c in self._creates.values())
+
+    @property
+    def schemas(self) -> set[Schema[Any]]:
+        return {*self._creates, *[group.schema for group, _ in self._patches]}
+
+    @property
+    def tenants(self) -> set[str | None]:
+        """Return whose documents the patches may change; None for any."""
+        return {tenant for _, tenant in self._patches}
+
+    def add_to(self, statement: BatchStatement) -> bool:
+        """Add the changes to a statement that makes all of them or none; False where it can't."""
+        for creates in self._creates.values():
+            statement.create([one for _, one in creates])
+        return all(
+            statement.patch(group, [one for _, one in patches])
+            for (group, _), patches in self._patches.items()
+        )
 
     def execute(self) -> None:
         """Make the changes; those that are refused are left to be decided singly, which says why."""

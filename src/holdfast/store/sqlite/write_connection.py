@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import time
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import structlog
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, CreateBatch, join_commits
+from holdfast.store.sqlite.batch_view import NAME_WRITER
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -25,6 +26,7 @@ from holdfast.store.sqlite.write_transaction import WriteTransaction, create_met
 
 SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 RECLAIM_MIN = 500  # deleted documents
+REFUSED_BATCHES = 16  # after one that could not be made by one statement, so many are made by several
 BATCH_MIN = 16  # from how many creates on a batch is worth statements of its own
 
 log = structlog.get_logger("holdfast.sqlite")
@@ -56,12 +58,14 @@ class WriteConnection:
         self, options: Options, mappings: dict[Schema[Any], SqliteTable], board: CommitBoard | None
     ) -> None:
         self._options, self._mappings, self._board = options, mappings, board
+        self.on_begin: Callable[[], None] = _ignore  # called where the next statement may take long
         self.busy = BusyHandler(options.busy_s)
         self.driver = self._connect()
         self.transaction = WriteTransaction(self.driver, mappings)
         self.token = secrets.token_hex(8)  # in the file where this process was the last to commit
         self.is_last_writer = False
         self._shared_until = 0.0
+        self._refused_batches = 0
         self._mark = self._prepare_meta()
         self._data_version = self.driver.data_version()  # after this process's newest commit
 
@@ -108,6 +112,8 @@ class WriteConnection:
 
     def transact(self, jobs: Sequence[WriteJob]) -> None:
         """Do the jobs in one transaction, and set their results; raises where none of it was committed."""
+        if self._commit_at_once(jobs):
+            return
         try:
             self._transact(jobs, lone=len(jobs) == 1 and len(jobs[0].commits) == 1)
         except RefusedInsertError:
@@ -117,6 +123,7 @@ class WriteConnection:
     def _transact(self, jobs: Sequence[WriteJob], *, lone: bool) -> None:
         transaction, driver = self.transaction, self.driver
         transaction.touched, transaction.lone = set(), lone
+        self.on_begin()
         driver.execute("BEGIN IMMEDIATE")
         if driver.data_version() != self._data_version:
             self._note_other_writer()
@@ -129,7 +136,7 @@ class WriteConnection:
         else:
             _do_all(transaction, jobs)
         if transaction.version != before and not self.is_last_writer:
-            driver.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES ('writer', ?)", (self.token,))
+            driver.execute(NAME_WRITER.format("?"), (self.token,))
         driver.execute("COMMIT")
         self.is_last_writer |= transaction.version != before
         self._data_version = driver.data_version()
@@ -148,6 +155,48 @@ class WriteConnection:
             self._note_other_writer()
         self._post()
         return True
+
+    def _commit_at_once(self, jobs: Sequence[WriteJob]) -> bool:
+        """Commit all jobs by one statement, without the GIL; whether it did."""
+        if not self._may_commit_at_once(jobs):
+            return False
+        statement, was_last = self.transaction.batch_statement(_parts(jobs)), self.is_last_writer
+        if statement is not None and not was_last:
+            statement.name_writer(self.token)
+        self.on_begin()
+        if statement is None or not statement.execute():
+            self._refused_batches = REFUSED_BATCHES
+            return False
+        self.transaction.touched = {statement.schema}
+        committed = Committed((statement.version,))
+        for job in jobs:
+            job.result = [committed] * len(job.commits)
+        before, self._data_version = self._data_version, self.driver.data_version()
+        self.is_last_writer = True
+        if self._data_version != before + 1:
+            self._note_other_writer()
+            self.is_last_writer = not was_last or self._name_writer()
+        self._post()
+        return True
+
+    def _name_writer(self) -> bool:
+        """Have the file name this process as the last that wrote, by a commit of its own; whether it does."""
+        try:
+            self.driver.execute(NAME_WRITER.format("?"), (self.token,))
+            self._data_version = self.driver.data_version()
+        except apsw.Error:
+            return False  # the next commit will
+        return True
+
+    def _may_commit_at_once(self, jobs: Sequence[WriteJob]) -> bool:
+        """Whether there is nothing to do but the jobs' commits, and the last such attempt was not in vain."""
+        transaction = self.transaction
+        if not transaction.has_version or self._mark.is_due(transaction.version, time.monotonic()):
+            return False
+        if self._refused_batches:
+            self._refused_batches -= 1
+            return False
+        return all(job.work is None for job in jobs) and sum([len(job.commits) for job in jobs]) > 1
 
     def _note_other_writer(self) -> None:
         self.is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
@@ -196,6 +245,10 @@ class WriteConnection:
         self.driver.close()
 
 
+def _ignore() -> None:
+    """Do nothing."""
+
+
 def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
     for together, group in groupby(jobs, _is_joined):
         if together:
@@ -203,6 +256,15 @@ def _do_all(transaction: WriteTransaction, jobs: Sequence[WriteJob]) -> None:
         else:
             for job in group:
                 job.result = job.work(transaction) if job.work else transaction.commits(job.commits)
+
+
+def _parts(jobs: Sequence[WriteJob]) -> list[Sequence[Commit]]:
+    """Return the jobs' commits by what is made together."""
+    parts: list[Sequence[Commit]] = []
+    for together, group in groupby(jobs, _is_joined):
+        given = [job.commits for job in group]
+        parts += [join_commits(given)] if together else given
+    return parts
 
 
 def _is_joined(job: WriteJob) -> bool:

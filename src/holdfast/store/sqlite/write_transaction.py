@@ -14,6 +14,7 @@ from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.counting_upsert import counting_column
 from holdfast.store.sql.table_mapping import Row, StoredRow
+from holdfast.store.sqlite.batch_view import BatchStatement, BatchView
 from holdfast.store.sqlite.bulk_insert import insert_unread, insert_writes
 from holdfast.store.sqlite.connections import one
 from holdfast.store.sqlite.statements import SqliteTable
@@ -46,9 +47,15 @@ class WriteTransaction:
         self.lone = False  # whether it is one commit's, which may then be undone with the transaction
         self.deleted = 0
         self._prefetched: dict[tuple[Schema[Any], str], Row] = {}
+        self._views: dict[Schema[Any], BatchView] = {}
+
+    @property
+    def has_version(self) -> bool:
+        """Whether a version is left of those that were reserved."""
+        return self.version < self._reserved
 
     def next_version(self) -> int:
-        if self.version >= self._reserved:
+        if not self.has_version:
             self.reserve_versions()
         self.version += 1
         return self.version
@@ -128,13 +135,33 @@ class WriteTransaction:
 
     def commit_alone(self, commit: Commit) -> Outcome | None:
         """Make a commit that is one statement, outside a transaction; None where it is more."""
-        if len(commit.writes) != 1 or self.version >= self._reserved:
+        if len(commit.writes) != 1 or not self.has_version:
             return None
         write = commit.writes[0]
         if write.schema in self.listed:
             return None
         self.touched = set()
         return self._commit_create(write, commit) if write.kind == "create" else patch_alone(self, commit)
+
+    def batch_statement(self, parts: Sequence[Sequence[Commit]]) -> BatchStatement | None:
+        """Return the statement that makes all commits, the parts in their order; None where there is none.
+
+        To be called where a version is left.
+        """
+        batches = [WriteBatch(self, commits) for commits in parts]
+        schemas = {schema for batch in batches for schema in batch.schemas}
+        tenants = {tenant for batch in batches for tenant in batch.tenants}
+        if len(schemas) > 1 or len(tenants) > 1 or not all(batch.is_complete for batch in batches):
+            return None
+        (schema,), tenant = schemas, next(iter(tenants), None)
+        statement = BatchStatement(self._view(schema), version=self.next_version(), tenant=tenant)
+        return statement if all(batch.add_to(statement) for batch in batches) else None
+
+    def _view(self, schema: Schema[Any]) -> BatchView:
+        view = self._views.get(schema)
+        if view is None:
+            view = self._views[schema] = BatchView(self.connection, self.mappings[schema])
+        return view
 
     def _commit_create(self, write: Write, commit: Commit) -> Outcome:
         """Create a document without list items; the primary key is relied on instead of a read."""

@@ -33,6 +33,9 @@ from holdfast.store.sqlite.write_connection import TransactionBody, WriteConnect
 COMMITS_PER_BATCH = 1_000
 GATHER_S_MAX = 0.001
 GATHER_STEP_S = 0.0001
+# A job of so many commits is worth a transaction of its own, and the loop waits so long for its beginning.
+LARGE_MIN = 32
+BEGIN_S_MAX = 0.005
 WATCH_S = 1.0
 STALLED_S = 3.0
 HANG_S = 5.0  # past the time a commit waits for the write lock
@@ -80,6 +83,12 @@ class SqliteWriter:
         self._in_place_from_s = 0.0
         # Held by whoever uses the connection: the writer thread during a batch, the loop's in place.
         self._using = threading.Lock()
+        # Released by the thread when it begins to write what the loop's thread has handed over and awaits.
+        self._began = threading.Lock()
+        self._began.acquire()
+        self._awaits_begin = False
+        self._has_large = False  # among the jobs that wait for the thread
+        self.connection.on_begin = self._note_begin
         # The batch at work and since when: read by the watchdog, in the loop's thread.
         self._batch: list[WriteJob] = []
         self._batch_since_s = 0.0
@@ -126,7 +135,28 @@ class SqliteWriter:
     def _hand_over(self, job: WriteJob) -> None:
         job.in_thread = True
         self._in_thread += 1
+        if len(job.commits) < LARGE_MIN:
+            self._queue.put(job)
+            return
+        self._has_large = True
         self._queue.put(job)
+        if not self._batch:
+            self._await_begin()
+
+    def _await_begin(self) -> None:
+        """Let the idle thread prepare its batch; return when it begins to write, which needs no GIL.
+
+        Otherwise the thread would have to wait for the GIL until the loop is idle, and the disk with it.
+        """
+        self._awaits_begin = True
+        self._began.acquire(timeout=BEGIN_S_MAX)
+        self._awaits_begin = False
+
+    def _note_begin(self) -> None:
+        # Not locked where the loop's thread had stopped to wait when the thread began.
+        if self._awaits_begin and self._began.locked():
+            self._awaits_begin = False
+            self._began.release()
 
     def _forget(self, job: WriteJob) -> None:
         """Count a job of the thread as done, once."""
@@ -272,6 +302,7 @@ class SqliteWriter:
     def _take(self) -> tuple[list[WriteJob], bool]:
         self._wait_for_more()
         job = self._queue.get()
+        self._has_large = False
         jobs: list[WriteJob] = []
         size = 0
         while job is not None:
@@ -285,10 +316,10 @@ class SqliteWriter:
     def _wait_for_more(self) -> None:
         """Give the callers of the last batch time to commit again: one sync for all, not two for halves.
 
-        A lone commit never waits, and none waits long.
+        A lone commit never waits, nor does one caller's large batch, and none waits long.
         """
         until = time.monotonic() + GATHER_S_MAX
-        while 0 < self._queue.qsize() < self._last_batch and time.monotonic() < until:
+        while 0 < self._queue.qsize() < self._last_batch and time.monotonic() < until and not self._has_large:
             time.sleep(GATHER_STEP_S)
 
     def _transact(self, jobs: list[WriteJob]) -> None:
