@@ -6,12 +6,12 @@ import asyncio
 import mmap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -20,7 +20,6 @@ from bench import raw_sqlite
 from bench.floor_outbox import DECODE, LEASE_S, OWNER, FloorDelivery, Settlement
 from holdfast.kit.outbox import OUTBOX_MODELS
 
-T = TypeVar("T")
 BOARD_BYTES = 4_096
 POLL_S = 0.001
 CHECKPOINT_PAGES = 4_000
@@ -37,33 +36,33 @@ _CLAIM = (
 )
 
 
-@cache
-def _insert_sql(rows: int) -> str:
-    """Bind the version, status, fence and owner, which all share, and each row's own values."""
-    row = "(?{}, ?1, '-', NULL, ?2, ?{}, 'ep', ?{}, ?{}, ?3, ?4, ?{})"
-    values = ", ".join(row.format(*range(first, first + 5)) for first in range(5, 5 + 5 * rows, 5))
-    return f"INSERT INTO holdfast_deliveries ({_NAMES}) VALUES {values}"
+_VIEW = f"""
+CREATE TEMP VIEW floor_batch (kind, key, version, status, fence, owner, at, event, due, body)
+  AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+CREATE TEMP TRIGGER floor_create INSTEAD OF INSERT ON floor_batch WHEN new.kind = 1 BEGIN
+  INSERT INTO holdfast_deliveries ({_NAMES}) VALUES (new.key, new.version, '-', NULL, new.status, new.at,
+    'ep', new.event, new.due, new.fence, new.owner, new.body);
+END;
+CREATE TEMP TRIGGER floor_settle INSTEAD OF INSERT ON floor_batch WHEN new.kind = 2 BEGIN
+  UPDATE holdfast_deliveries SET _version = new.version, _patch = new.body, status = 'delivered',
+    "finishedAt" = new.at, "nextAttemptAt" = NULL, owner = NULL
+    WHERE _key = new.key AND fence = new.fence AND status = 'sending' AND _patch IS NULL;
+END;
+CREATE TEMP TRIGGER floor_check INSTEAD OF INSERT ON floor_batch WHEN new.kind = 0 BEGIN
+  SELECT RAISE(ROLLBACK, 'a lease was lost') WHERE total_changes() <> new.key;
+END"""
 
 
 @cache
-def _settle_sql(rows: int) -> str:
-    """Bind the version and each row's key, patch, time and fence."""
-    values = ", ".join("(?, ?, ?, ?)" for _ in range(rows))
-    return (
-        "UPDATE holdfast_deliveries SET _version = ?1, _patch = u.column2, status = 'delivered',"
-        ' "finishedAt" = u.column3, "nextAttemptAt" = NULL, owner = NULL'
-        f" FROM (VALUES {values}) AS u WHERE _key = u.column1 AND fence = u.column4"
-        " AND status = 'sending' AND _patch IS NULL"
-    )
-
-
-def _slices(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield rows by powers of two, so that few statements stay prepared."""
-    start = 0
-    while left := len(rows) - start:
-        size = min(128, 1 << (left.bit_length() - 1))
-        yield rows[start : start + size]
-        start += size
+def _batch_sql(creates: int, settlements: int) -> str:
+    """Bind the version, status, fence, owner and number of changes, then each row's own values."""
+    created = "(1, ?{}, ?1, ?2, ?3, ?4, ?{}, ?{}, ?{}, ?{})"
+    settled = "(2, ?{}, ?1, NULL, ?{}, NULL, ?{}, NULL, NULL, ?{})"
+    end = 6 + 5 * creates
+    rows = [created.format(*range(n, n + 5)) for n in range(6, end, 5)]
+    rows += [settled.format(n, n + 3, n + 2, n + 1) for n in range(end, end + 4 * settlements, 4)]
+    check = "(0, ?5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    return f"INSERT INTO floor_batch VALUES {', '.join([*rows, check])}"
 
 
 class _Batch(NamedTuple):
@@ -90,6 +89,8 @@ class FloorSqlite:
         self._jobs: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
         self._version = self._reserved = self._pages = self.settled = 0
         self._copy: threading.Thread | None = None
+        self._began = threading.Semaphore(0)  # the thread needs no GIL from then on
+        self._link.execute(_VIEW)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -114,6 +115,7 @@ class FloorSqlite:
     def _hand_over(self) -> None:
         batch, self._batch = self._batch, _Batch([], [], [])
         self._jobs.put(batch)
+        self._began.acquire(timeout=0.005)
 
     def _done(self, batch: _Batch, fault: Exception | None) -> None:
         for caller in batch.callers:
@@ -140,22 +142,19 @@ class FloorSqlite:
             self._advance_checkpoint()
 
     def _transact(self, batch: _Batch) -> None:
-        execute = self._link.execute
-        execute("BEGIN IMMEDIATE")
-        version = self._next_version()
-        for rows in _slices(batch.inserts):
-            bound: list[Any] = [version, self._status, self._fence, self._owner]
-            for row in rows:
-                bound += row
-            execute(_insert_sql(len(rows)), bound)
-        for settlements in _slices(batch.settlements):
-            bound = [version]
-            for key, patch, finished_at, fence in settlements:
-                bound += (key, patch.decode(), _us(finished_at), fence)
-            execute(_settle_sql(len(settlements)), bound)
-            if self._link.changes() < len(settlements):
-                raise AssertionError("a lease was lost")
-        execute("COMMIT")
+        """Make all changes by one statement, outside a transaction: the loop needs the GIL meanwhile."""
+        if self._version >= self._reserved:
+            self._next_version()
+        self._version += 1
+        count = len(batch.inserts) + len(batch.settlements)
+        changes = self._link.total_changes() + count
+        bound: list[Any] = [self._version, self._status, self._fence, self._owner, changes]
+        for row in batch.inserts:
+            bound += row
+        for key, patch, finished_at, fence in batch.settlements:
+            bound += (key, patch.decode(), _us(finished_at), fence)
+        self._began.release()
+        self._link.execute(_batch_sql(len(batch.inserts), len(batch.settlements)), bound)
         self._board[:8] = time.monotonic_ns().to_bytes(8, "little")
 
     def _next_version(self) -> int:
