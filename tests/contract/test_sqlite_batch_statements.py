@@ -46,8 +46,12 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements of connections that are opened from now on."""
     found: list[str] = []
 
+    def note(cursor: object, statement: str, values: object) -> bool:
+        found.append(statement)
+        return True
+
     def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = lambda cursor, statement, values: found.append(statement) or True
+        connection.exec_trace = note
 
     monkeypatch.setattr(apsw, "connection_hooks", [hook])
     return found
