@@ -30,6 +30,7 @@ from holdfast.model import Claim, Document, Index, document
 from holdfast.store import Catalog, Committed, Increment, Query, Store, create, delete, patch, postgres, put
 from holdfast.store.contract.models import ALL, NOON, Chore, Note
 from holdfast.store.postgres.address import parse_url
+from holdfast.store.postgres.commit_queue import LARGE_MIN
 from holdfast.testing import ManualClock
 from holdfast.testing.process import ServerProcess, free_port
 
@@ -76,6 +77,40 @@ async def test_commits_of_one_batch_see_one_another_in_order(store: Store) -> No
     assert [one.doc.done for one in found if one] == [2, 9]
     for label, count in (("a", 0), ("b", 1)):
         assert await store.count(Query(Note).where("labels", "array-contains", label)) == count
+
+
+async def test_a_large_request_does_not_wait_for_a_busy_writer(store: Store, postgres_url: str) -> None:
+    await store.commit(create(Chore(id="held")), create(Chore(id="other")))
+    holder, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    try:
+        async with opened(postgres_url) as two_writers:
+            await two_writers.commit(create(Chore(id="warm")))
+            await holder.execute("BEGIN")
+            await holder.execute("UPDATE chores SET _version = _version WHERE _key = 'held'")
+            held = asyncio.ensure_future(two_writers.commit(patch(Chore, "held", changes={"done": 1})))
+            while not await watcher.fetchval(waiting):
+                pass
+            small = asyncio.ensure_future(two_writers.commit(patch(Chore, "other", changes={"done": 1})))
+            outcomes = await two_writers.settle([[create(Chore(id=f"{n}"))] for n in range(LARGE_MIN)])
+            assert {type(outcome) for outcome in outcomes} == {Committed}
+            assert not held.done()
+            assert not small.done(), "the second writer takes large requests alone"
+            await holder.execute("ROLLBACK")
+            await asyncio.gather(held, small)
+    finally:
+        await holder.close()
+        await watcher.close()
+
+
+async def test_commits_of_one_long_call_are_made_in_their_order(postgres_url: str, store: Store) -> None:
+    async with opened(postgres_url) as two_writers:
+        more = [[patch(Chore, f"{n}", changes={"done": Increment(1)})] for n in range(1_300)]
+        made = [[create(Chore(id=f"{n}"))] for n in range(1_300)]
+        outcomes = await two_writers.settle([*made, *more, *more])
+        assert {type(outcome) for outcome in outcomes} == {Committed}
+        found = await two_writers.get_many(Chore, [f"{n}" for n in range(1_300)])
+        assert {one.doc.done for one in found if one is not None} == {2}
 
 
 async def test_a_document_the_server_refuses_fails_alone(store: Store, postgres_url: str) -> None:

@@ -20,7 +20,7 @@ class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
     direct: str | None
     pooled: bool = False
     readers: int = 10
-    writers: int = 1
+    writers: int = 2
     retry_s: float = 10.0
     timeout_s: float = 30.0
 
@@ -40,7 +40,7 @@ def parse_url(url: str) -> PostgresAddress:
     if pooler not in ("none", "session", "transaction"):
         raise ConfigError(f"pooler={pooler}: use none, session or transaction")
     direct = words.pop("direct", None)
-    readers, writers = _number(words, "readers", 10), _number(words, "writers", 1)
+    readers, writers = _number(words, "readers", 10), _number(words, "writers", 2)
     patience, timeout = _number(words, "retry_s", 10), _number(words, "timeout_s", 30)
     parts = parts._replace(query=urlencode(words))
     pooled = pooler == "transaction"

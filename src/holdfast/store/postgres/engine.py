@@ -31,8 +31,8 @@ async def connect(url: str, catalog: Catalog) -> PostgresEngine:
     """Use the server of a URL; connections are opened when they are needed.
 
     Besides PostgreSQL's own parameters the URL takes `pooler=transaction` (with `direct=HOST:PORT` for
-    notifications), `readers`, `writers`, `retry_s` (how long a caller waits for an unreachable server) and
-    `timeout_s` (the limit of one statement).
+    notifications), `readers`, `writers` (those after the first take large requests while it is busy),
+    `retry_s` (how long a caller waits for an unreachable server) and `timeout_s` (the limit of a statement).
 
     Example: `await connect("postgresql://app@db.internal/holdfast?readers=20", catalog)`
     """
@@ -99,15 +99,17 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         return self._queue.put(commits, size) if size <= WRITES_PER_BATCH else self._commit_parts(commits)
 
     async def _commit_parts(self, commits: Sequence[Commit]) -> list[Outcome]:
-        parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
+        # A commit may depend on one of an earlier part.
+        waiting = [self._queue.put(part, _size(part), in_order=True) for part in _parts(commits)]
+        parts = await asyncio.gather(*waiting)
         return [outcome for part in parts for outcome in part]
 
     def _start_writers(self) -> None:
-        for _ in range(self._pool.address.writers):
+        for number in range(self._pool.address.writers):
             writer = PostgresWriter(
                 self._pool, self._mappings, queue=self._queue, notifier=self._notifier, name=self._name
             )
-            self._writers.append(asyncio.get_running_loop().create_task(writer.run()))
+            self._writers.append(asyncio.get_running_loop().create_task(writer.run(large_only=number > 0)))
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         mapping = self._mappings[request.schema]

@@ -79,8 +79,10 @@ class PostgresWriter:
         self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
         self._creates: dict[Schema[Any], LoneCreate] = {}
 
-    async def run(self) -> None:
-        while requests := await self._queue.take(self):
+    async def run(self, *, large_only: bool = False) -> None:
+        """Write what the queue gives, until it is closed; with `large_only`, large requests."""
+        take = self._queue.take_large if large_only else self._queue.take
+        while requests := await take(self):
             commits = join_commits([request.commits for request in requests])
             try:
                 outcomes = await self._commit_batch(commits, requests[0].failed)
