@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.store.postgres.column_binding import INDEXED_MAX, SHARED_MIN
-from holdfast.store.postgres.statement import TableChange, render
+from holdfast.store.postgres.statement import TableChange, Verb, render
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAMES = ("_key", "made_at", "due_at", "number")
@@ -57,18 +57,20 @@ def test_a_few_times_are_bound_once_with_the_number_of_each_row_s() -> None:
     assert [first[int(n) - 1] for n in numbers[1:-1].split(",")] == [row[1] for row in several]
 
 
-def test_other_columns_are_bound_once_where_all_of_them_are_shared() -> None:
+@pytest.mark.parametrize("verb", ["try", "patch"])
+def test_other_columns_are_bound_once_until_their_rows_have_differed(verb: Verb) -> None:
+    names = ("_key", "kind", "number", "_patch")
+
     def bound_kinds(*numbers: int) -> tuple[Any, Any]:
-        change = TableChange(
-            "try", "things", ("_key", "kind", "number", "_body"), ("text[]", "text[]", "bigint[]", "json[]")
-        )
+        change = TableChange(verb, f"things_{verb}", names, ("text[]", "text[]", "bigint[]", "json[]"))
         change.rows = [(f"k{n}", "a", numbers[n % len(numbers)], b"{}") for n in range(SHARED_MIN)]
         _, (_, _, _, kinds, given, bodies) = render([change], 1, "note")
         assert bodies == (b"{}",) * SHARED_MIN
         return kinds, given
 
     assert bound_kinds(7) == ("a", 7)
-    assert bound_kinds(7, 8) == ('{"' + '","'.join("a" * SHARED_MIN) + '"}', (7, 8) * (SHARED_MIN // 2))
+    assert bound_kinds(7, 8) == ("a", (7, 8) * (SHARED_MIN // 2))
+    assert bound_kinds(7) == ("a", (7,) * SHARED_MIN), "not one statement for each combination"
 
 
 def test_batches_of_any_size_share_their_statement() -> None:

@@ -147,14 +147,17 @@ class Batch:
             self.outcomes.append(Committed((version,)))
 
     def _make_all(self, permitted: PermittedWrites, commits: Sequence[Commit]) -> None:
-        """Add the writes of all commits, which only a taken id or unmet conditions can refuse."""
-        versions = [self._next_version() for _ in commits]
+        """Add the writes of all commits, which only a taken id or unmet conditions can refuse.
+
+        They are of different documents, and share a version.
+        """
+        version = self._next_version()
         for number, write in permitted.items():
             if isinstance(write, BlindPatch):
-                self._patch(number, write, commits[number], version=versions[number])
+                self._patch(number, write, commits[number], version=version)
             else:
-                self._create(number, write, version=versions[number])
-        self.outcomes = [Committed((version,)) for version in versions]
+                self._create(number, write, version=version)
+        self.outcomes = [Committed((version,))] * len(commits)
 
     def _create(self, number: int, write: Write, *, version: int) -> None:
         assert write.prepared is not None

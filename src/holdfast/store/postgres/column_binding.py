@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 Binding = Literal["array", "shared", "indexed"]
 TEXTS: Final = "text[]"
 TIMES: Final = "timestamptz[]"
+DOCUMENTS: Final = "json[]"
 # From how many rows on values that rows share are bound once.
 SHARED_MIN: Final = 16
 INDEXED_MAX: Final = 8
@@ -20,16 +21,15 @@ _NUMBERS: Final = tuple(str(n + 1) for n in range(INDEXED_MAX))
 
 
 def bind_columns(
-    kinds: Sequence[str], columns: Sequence[Sequence[Any]], *, inserted: bool
+    kinds: Sequence[str], columns: Sequence[Sequence[Any]], *, differing: set[int] | None
 ) -> tuple[tuple[Binding, ...], list[Any]]:
     """Return how each column is bound, and what the marks of a `RowSource` stand for.
 
-    Times are looked at each by itself; the other columns of rows that are inserted, but keys and documents,
-    are shared all or none: each combination is a statement to prepare.
+    `differing` has the columns, but times, that have differed in rows of this kind, and learns others: they
+    stay arrays, because each combination is a statement to prepare. None where no column is to be shared.
     """
     is_long = len(columns[0]) >= SHARED_MIN
-    others = [n for n in range(1, len(kinds) - 1) if kinds[n] != TIMES] if inserted and is_long else []
-    shared = others if all(_is_shared(columns[n]) for n in others) else []
+    shared = _shared_columns(kinds, columns, differing) if is_long and differing is not None else ()
     bindings: list[Binding] = []
     values: list[Any] = []
     numbers: list[str] = []
@@ -46,6 +46,16 @@ def bind_columns(
             bindings.append("array")
             values.append(text_array(column) if kind == TEXTS else column)
     return tuple(bindings), values + numbers
+
+
+def _shared_columns(
+    kinds: Sequence[str], columns: Sequence[Sequence[Any]], differing: set[int]
+) -> frozenset[int]:
+    """Return the columns whose rows all have one value; never keys, documents or times."""
+    others = [n for n in range(1, len(kinds)) if kinds[n] not in (TIMES, DOCUMENTS) and n not in differing]
+    shared = frozenset([n for n in others if _is_shared(columns[n])])
+    differing.update([n for n in others if n not in shared])
+    return shared
 
 
 def _is_shared(column: Sequence[Any]) -> bool:

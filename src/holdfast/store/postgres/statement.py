@@ -119,6 +119,7 @@ class TableChange:
 
 _Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], tuple[str, ...], bool, tuple[Binding, ...]]
 _shapes: dict[tuple[bool, tuple[_Shape, ...]], str] = {}
+_differing: dict[tuple[str, Verb, tuple[str, ...]], set[int]] = {}  # see `bind_columns`
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
@@ -138,8 +139,12 @@ def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, 
 
 
 def _bind(change: TableChange) -> tuple[tuple[Binding, ...], Sequence[Any]]:
-    columns = tuple(zip(*change.rows, strict=True))
-    return bind_columns(change.arrays, columns, inserted=change.verb in ("try", "insert"))
+    columns, differing = tuple(zip(*change.rows, strict=True)), None
+    if change.verb in ("try", "insert", "patch"):
+        if len(_differing) >= _SHAPES_MAX:
+            _differing.clear()
+        differing = _differing.setdefault((change.table, change.verb, change.names), set())
+    return bind_columns(change.arrays, columns, differing=differing)
 
 
 def lost_rows(row: Sequence[Any] | None, changes: Sequence[TableChange]) -> Iterator[tuple[TableChange, str]]:
