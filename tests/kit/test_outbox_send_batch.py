@@ -50,6 +50,17 @@ async def _send_all(outbox: Outbox, events: Sequence[Event], endpoints: Sequence
     return await asyncio.gather(*sends, return_exceptions=True)
 
 
+async def test_sends_of_one_iteration_share_their_time_and_later_ones_do_not(live_store: Store) -> None:
+    endpoint, outbox = await endpoint_at(live_store, "http://127.0.0.1:9/"), Outbox(live_store)
+    for prefix in "ab":
+        await _send_all(outbox, [_event(f"{prefix}{n}") for n in range(10)], [endpoint])
+    page = await live_store.privileged().query(Query(Delivery).limit(500))
+    times = {item.doc.event_id: item.doc.created_at for item in page.items}
+    together = [{times[f"{prefix}{n}"] for n in range(1, 10)} for prefix in "ab"]
+    assert [len(one) for one in together] == [1, 1]
+    assert max(together[0]) < min(together[1])
+
+
 async def test_a_hundred_callers_are_two_requests(live_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
     requests, outbox = _Requests(live_store, monkeypatch), Outbox(live_store)

@@ -115,7 +115,8 @@ class Outbox:
             return await self._send_ordered(sorted(ordered), event, chosen, also)
         if handoff is not None and not handoff.has_loaded(chosen):
             await handoff.load(chosen)
-        deliveries = self._new_deliveries(event, chosen, self._store.clock.now())
+        # Sends of one iteration of the event loop share their time, which is then stored once for all.
+        deliveries = self._new_deliveries(event, chosen, self._batch.since or self._store.clock.now())
         self._sending += 1
         try:
             if deliveries and not also and (self._sending > 1 or self._batch.expects_others):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -45,6 +46,7 @@ class SendBatch:
     def __init__(self, store: Store, handoff: DirectHandoff | None) -> None:
         self._store, self._handoff = store, handoff
         self._waiting: list[_WaitingSend] = []
+        self.since: datetime | None = None  # when the first of those that wait was made
         self.expects_others = False  # the last batch had several sends, whose callers come back together
 
     def add(self, deliveries: Sequence[Delivery]) -> asyncio.Future[None]:
@@ -52,12 +54,14 @@ class SendBatch:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._commit)
+            self.since = deliveries[0].created_at
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.append(_WaitingSend(deliveries, future))
         return future
 
     def _commit(self) -> None:
         sends, self._waiting = [one for one in self._waiting if not one.future.done()], []
+        self.since = None
         if not sends:
             return
         self.expects_others = len(sends) > 1
