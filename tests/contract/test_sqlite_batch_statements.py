@@ -42,22 +42,6 @@ class Parcel(Document):
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements of connections that are opened from now on."""
-    found: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        found.append(statement)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    monkeypatch.setattr(apsw, "connection_hooks", [hook])
-    return found
-
-
-@pytest.fixture
 async def store(
     sqlite_url: str, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Store]:
