@@ -224,3 +224,25 @@ async def test_the_loop_does_not_wait_for_a_thread_that_does_not_begin(store: St
     for prefix in "bcd":
         await _settle(store, *_creates(prefix, sqlite_writer.LARGE_MIN))
         assert len(await _stored(store, prefix, sqlite_writer.LARGE_MIN)) == sqlite_writer.LARGE_MIN
+
+
+class _NoDataVersion:
+    """A connection that can write, but not tell its data version."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def data_version(self) -> int:
+        raise apsw.IOError("the disk")
+
+
+async def test_a_fault_after_the_commit_does_not_refuse_what_is_committed(store: Store) -> None:
+    assert isinstance(store.engine, SqliteEngine)
+    connection = store.engine._writer.connection
+    connection.driver = _NoDataVersion(connection.driver)  # type: ignore[assignment]
+    outcomes = await _settle(store, *_creates("a", 40))
+    assert not any(isinstance(one, Exception) for one in outcomes)
+    assert await _stored(store, "a", 40) == [("out", "")] * 40

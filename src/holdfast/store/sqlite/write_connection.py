@@ -139,7 +139,7 @@ class WriteConnection:
             driver.execute(NAME_WRITER.format("?"), (self.token,))
         driver.execute("COMMIT")
         self.is_last_writer |= transaction.version != before
-        self._data_version = driver.data_version()
+        self._data_version = self._committed_data_version()
         self._post()
 
     def commit_alone(self, job: WriteJob) -> bool:
@@ -150,7 +150,7 @@ class WriteConnection:
         if outcome is None:
             return False
         job.result = [outcome]
-        before, self._data_version = self._data_version, self.driver.data_version()
+        before, self._data_version = self._data_version, self._committed_data_version()
         if self._data_version != before + isinstance(outcome, Committed):
             self._note_other_writer()
         self._post()
@@ -171,7 +171,7 @@ class WriteConnection:
         committed = Committed((statement.version,))
         for job in jobs:
             job.result = [committed] * len(job.commits)
-        before, self._data_version = self._data_version, self.driver.data_version()
+        before, self._data_version = self._data_version, self._committed_data_version()
         self.is_last_writer = True
         if self._data_version != before + 1:
             self._note_other_writer()
@@ -197,6 +197,14 @@ class WriteConnection:
             self._refused_batches -= 1
             return False
         return all(job.work is None for job in jobs) and sum([len(job.commits) for job in jobs]) > 1
+
+    def _committed_data_version(self) -> int:
+        """Return the data version after a commit, -1 where it can't be read: the commit stands."""
+        try:
+            return self.driver.data_version()
+        except apsw.Error as fault:
+            log.warning("the data version can't be read; others count as writers", error=str(fault))
+            return -1
 
     def _note_other_writer(self) -> None:
         self.is_last_writer, self._shared_until = False, time.monotonic() + SHARED_S
