@@ -133,9 +133,9 @@ class BatchStatement:
         self._triggered = True
 
     def execute(self) -> bool:
-        """Make and commit all changes; False, with nothing changed, where one is refused.
+        """Make and commit all changes.
 
-        So it is where there are more than a statement takes.
+        Return False, with nothing changed, where one is refused or there are more than a statement takes.
         """
         view, values, rows = self._view, self._values, self._count
         if self._triggered:

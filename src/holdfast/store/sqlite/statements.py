@@ -123,7 +123,7 @@ class SqliteTable(TableMapping):
         return bound
 
     def insert_values(self, documents: Sequence[Prepared], *, kind: int, width: int) -> list[Any]:
-        """Return the same for rows of a batch's view, which begin with a kind and have no version."""
+        """Return what creates bind as rows of a `BatchView`: they begin with a kind and have no version."""
         bound: list[Any] = []
         choose, nested = self.choose, self._nested
         blank = (None,) * (width - len(self.names))
