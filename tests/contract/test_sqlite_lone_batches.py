@@ -36,7 +36,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         connection.exec_trace = note
 
     monkeypatch.setattr(apsw, "connection_hooks", [hook])
-    monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)  # whatever a busy machine takes
+    monkeypatch.setattr(in_place, "SECONDS_MAX", 60.0)  # whatever a busy machine takes
     monkeypatch.setattr(sqlite_writer, "LOOP_BUSY_S", 60.0)
     return found
 
@@ -111,8 +111,8 @@ async def test_a_commit_of_many_changes_is_made_in_the_writer_thread(
 async def test_a_batch_that_takes_long_sends_the_next_ones_to_the_writer_thread(
     store: Store, threads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("IN_PLACE_S_MAX", 0.0), ("IN_PLACE_WRITE_S_MAX", 0.0), ("IN_PLACE_PAUSE", 1e9)):
-        monkeypatch.setattr(sqlite_writer, name, value)
+    for name, value in (("SECONDS_MAX", 0.0), ("SECONDS_PER_WRITE_MAX", 0.0), ("PAUSE", 1e9)):
+        monkeypatch.setattr(in_place, name, value)
     await store.settle(_batch("a"))
     await store.settle(_batch("b"))
     assert threads == [threading.current_thread().name, WRITER]

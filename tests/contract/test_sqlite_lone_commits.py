@@ -16,8 +16,7 @@ from holdfast.app import open_store
 from holdfast.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
 from holdfast.model import Document, Index, document
 from holdfast.store import Committed, Store, create, delete, patch
-from holdfast.store.sqlite import SqliteEngine
-from holdfast.store.sqlite import writer as sqlite_writer
+from holdfast.store.sqlite import SqliteEngine, in_place
 from holdfast.store.sqlite.checkpointer import LONE_PER_COUNT
 from holdfast.store.sqlite.write_transaction import VERSIONS_PER_BLOCK, WriteTransaction
 from tests.faults.small_disk import Filling
@@ -62,7 +61,7 @@ def _engine(store: Store) -> SqliteEngine:
 
 def _never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the disk of a busy machine takes."""
-    monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 60.0)
+    monkeypatch.setattr(in_place, "SECONDS_MAX", 60.0)
 
 
 async def test_a_lone_create_or_patch_is_one_statement_in_the_thread_of_its_caller(
@@ -130,9 +129,9 @@ async def test_after_a_slow_commit_the_next_go_to_the_writer_thread(
     sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with _opened(sqlite_url) as store:
-        monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 0.0)
-        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e9)
-        _engine(store)._writer._in_place_from_s = 0.0
+        monkeypatch.setattr(in_place, "SECONDS_MAX", 0.0)
+        monkeypatch.setattr(in_place, "PAUSE", 1e9)
+        _engine(store)._writer._in_place = in_place.InPlaceBudget()
         executed.clear()
         await store.commit(create(Filling(id="a")))
         await store.commit(create(Filling(id="b")))
@@ -145,16 +144,16 @@ async def test_saved_time_pays_for_commits_that_are_slow_now_and_then(
 ) -> None:
     async with _opened(sqlite_url) as store:
         writer = _engine(store)._writer
-        monkeypatch.setattr(sqlite_writer, "IN_PLACE_S_MAX", 0.0)  # each of them counts as slow
-        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e-9)
-        writer._in_place_from_s = 0.0
+        monkeypatch.setattr(in_place, "SECONDS_MAX", 0.0)  # each of them counts as slow
+        monkeypatch.setattr(in_place, "PAUSE", 1e-9)
+        writer._in_place = in_place.InPlaceBudget()
         executed.clear()
         for id in ("a", "b", "c"):
             await store.commit(create(Filling(id=id)))
         assert executed == [(threading.current_thread().name, "INSERT")] * 3
         # No more is saved than the credit, however long nothing was slow.
-        assert writer._in_place_from_s >= time.monotonic() - sqlite_writer.IN_PLACE_CREDIT_S - 60
-        monkeypatch.setattr(sqlite_writer, "IN_PLACE_PAUSE", 1e9)
+        assert not writer._in_place.allows(time.monotonic() - in_place.CREDIT_S - 60)
+        monkeypatch.setattr(in_place, "PAUSE", 1e9)
         await store.commit(create(Filling(id="d")))
         executed.clear()
         await store.commit(create(Filling(id="e")))
@@ -224,6 +223,38 @@ async def test_a_commit_under_way_at_the_end_is_made(sqlite_url: str) -> None:
     again = await open_store(sqlite_url, [Filling])
     assert await again.get(Filling, "last") is not None
     await again.close()
+
+
+async def test_a_caller_that_is_cancelled_before_its_commit_begins_has_written_nothing(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        executed.clear()
+        waiting = asyncio.ensure_future(store.commit(create(Filling(id="a"))))
+        asyncio.get_running_loop().call_soon(waiting.cancel)  # after its first step
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert executed == []
+        await store.commit(create(Filling(id="a")))
+        assert executed == [(threading.current_thread().name, "INSERT")]
+
+
+async def test_a_commit_that_is_only_started_is_made(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        started = store.start_commit(create(Filling(id="a")))
+        done = asyncio.Event()
+        started.add_done_callback(lambda _: done.set())
+        await done.wait()
+        assert await store.get(Filling, "a") is not None
+
+
+async def test_a_commit_that_nobody_awaits_is_made_with_the_next(sqlite_url: str) -> None:
+    async with _opened(sqlite_url) as store:
+        engine = _engine(store)
+        engine.commit(store._commits([[create(Filling(id="a"))]]))
+        await store.commit(create(Filling(id="b")))
+        assert None not in await store.get_many(Filling, ["a", "b"])
 
 
 async def _version(store: Store, id: str) -> int:

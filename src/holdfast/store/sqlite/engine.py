@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,7 +102,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
         return await self._in_thread(lambda connection: _sums(connection, *statement))
 
-    def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
+    def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         return self._writer.commit(commits)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:

@@ -39,14 +39,13 @@ class TransactionBody(Protocol):
 
 
 class WriteJob:
-    """One caller's commits, or other work, and the future of the result."""
+    """One caller's commits, or other work; with a future of the result where the writer thread does it."""
 
     __slots__ = ("commits", "future", "in_thread", "result", "work")
+    future: Future[Any]
 
-    def __init__(
-        self, future: Future[Any], *, work: TransactionBody | None = None, commits: Sequence[Commit] = ()
-    ) -> None:
-        self.future, self.work, self.commits = future, work, commits
+    def __init__(self, *, work: TransactionBody | None = None, commits: Sequence[Commit] = ()) -> None:
+        self.work, self.commits = work, commits
         self.result: Any = None
         self.in_thread = False
 

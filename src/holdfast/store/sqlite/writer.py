@@ -1,9 +1,9 @@
 """Group commit: the writer thread takes all commits waiting at a moment into one transaction.
 
 Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
-A small commit or one caller's batch that comes alone is made in the event loop's thread, which saves two
-switches between threads, while the disk is fast, nobody else writes to the file, and what came before it was
-one caller's, too.
+A small commit or one caller's batch that comes alone is made in its caller's task, which saves two switches
+between threads, while the disk is fast, nobody else writes to the file, and what came before it was one
+caller's, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -26,7 +26,8 @@ from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.checkpointer import Checkpointer
 from holdfast.store.sqlite.commit_board import CommitBoard
 from holdfast.store.sqlite.connections import Options, refused
-from holdfast.store.sqlite.in_place import WRITES_MAX, callers, writes_in_place
+from holdfast.store.sqlite.in_place import WRITES_MAX, InPlaceBudget, callers, writes_in_place
+from holdfast.store.sqlite.lone_commit import LoneCommit
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_connection import TransactionBody, WriteConnection, WriteJob
 
@@ -39,15 +40,7 @@ BEGIN_S_MAX = 0.005
 WATCH_S = 1.0
 STALLED_S = 3.0
 HANG_S = 5.0  # past the time a commit waits for the write lock
-# A commit in the event loop's thread stops the loop while the disk syncs. One that takes longer than the
-# limit uses up so many times as long of the time in which commits may be made there: a slow disk stops the
-# loop for one percent of the time at most. Time is saved up to the credit, so that a disk which is slow now
-# and then does not send hundreds of commits to the writer thread each time.
-IN_PLACE_S_MAX = 0.001
-IN_PLACE_PAUSE = 100
-IN_PLACE_CREDIT_S = 2.0
-# A batch may take so much longer for each write, and is not made there while the loop has other work.
-IN_PLACE_WRITE_S_MAX = 0.000_015
+# A batch is not made in the loop's thread while the loop has other work.
 LOOP_BUSY_S = 0.000_2
 FAULT_S = 10.0
 WRITER_ENDED = "the thread that writes has ended; restart the process"
@@ -80,7 +73,7 @@ class SqliteWriter:
         self._lone_batch = 0  # its writes, where it has many
         self._lone_since_s = 0.0
         self._in_thread = 0
-        self._in_place_from_s = 0.0
+        self._in_place = InPlaceBudget()
         # Held by whoever uses the connection: the writer thread during a batch, the loop's in place.
         self._using = threading.Lock()
         # Released by the thread when it begins to write what the loop's thread has handed over and awaits.
@@ -99,24 +92,28 @@ class SqliteWriter:
 
     def do(self, work: TransactionBody) -> asyncio.Future[Any]:
         """Run work inside a write transaction; the future is done when that is durable."""
-        return self._enqueue(WriteJob(self._loop.create_future(), work=work))
+        return self._enqueue(WriteJob(work=work))
 
-    def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
-        return self._enqueue(WriteJob(self._loop.create_future(), commits=commits))
+    def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
+        """Make commits; the awaitable of one that may be alone is not a future, and begins when awaited."""
+        job = WriteJob(commits=commits)
+        if self._lone is not None or not self._is_calm or not self._may_be_lone(job):
+            return self._enqueue(job)
+        self._check_open()
+        self._lone = job
+        return LoneCommit(job, commit_in_place=self._commit_lone, withdraw=self._withdraw_lone)
 
     def _enqueue(self, job: WriteJob) -> asyncio.Future[Any]:
+        self._check_open()
+        self._end_lone()
+        self._hand_over(job)
+        return job.future
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
         if self._ended:
             raise StoreUnavailableError(WRITER_ENDED)
-        if self._lone is not None:
-            self._end_lone()
-        elif self._is_calm and self._may_be_lone(job):
-            self._lone = job
-            self._loop.call_soon(self._commit_lone)
-            return job.future
-        self._hand_over(job)
-        return job.future
 
     @property
     def _is_calm(self) -> bool:
@@ -129,11 +126,12 @@ class SqliteWriter:
         self._lone_batch = 0
         if writes > WRITES_MAX:
             self._lone_batch, self._lone_since_s = writes, time.monotonic()
-            return self._lone_since_s >= self._in_place_from_s
+            return self._in_place.allows(self._lone_since_s)
         return writes > 0
 
     def _hand_over(self, job: WriteJob) -> None:
-        job.in_thread = True
+        """Give a job to the thread, and the job a future."""
+        job.future, job.in_thread = self._loop.create_future(), True
         self._in_thread += 1
         if len(job.commits) < LARGE_MIN:
             self._queue.put(job)
@@ -169,32 +167,37 @@ class SqliteWriter:
         if job is not None:
             self._hand_over(job)
 
-    def _commit_lone(self) -> None:
-        """Commit in the loop's thread what nobody else came to share a transaction with."""
-        job, self._lone = self._lone, None
-        if job is None:
-            return
-        now_s = time.monotonic()
+    def _withdraw_lone(self, job: WriteJob) -> None:
+        """Forget a lone commit that was not begun."""
+        if self._lone is job:
+            self._lone = None
+
+    def _commit_lone(self, job: WriteJob) -> bool:
+        """Commit in the loop's thread, unless others came to share a transaction; whether it was made so."""
+        if self._lone is not job:
+            return False
+        self._lone, now_s = None, time.monotonic()
         if not self._may_commit_in_place(now_s) or not self._using.acquire(blocking=False):
             self._hand_over(job)
-            return
+            return False
         try:
             made = self._commit_in_place(job, now_s)
             # Another set in the next transaction, which the thread may begin.
             touched = self.connection.transaction.touched
         finally:
             self._using.release()
-        if made:
-            self._deliver([job], touched)
-        else:
+        if not made:
             self._hand_over(job)
+        elif touched:
+            self._notify(touched, [job])
+        return made
 
     def _may_commit_in_place(self, now_s: float) -> bool:
         """Whether the disk is fast, nobody else writes to the file, and the thread has nothing to tidy.
 
         A batch must have found the loop with nothing else to do.
         """
-        if now_s < self._in_place_from_s or self._checkpointer.is_due:
+        if not self._in_place.allows(now_s) or self._checkpointer.is_due:
             return False
         if self._lone_batch and now_s - self._lone_since_s > LOOP_BUSY_S:
             return False
@@ -209,10 +212,7 @@ class SqliteWriter:
                 connection.transact([job])
             elif not connection.is_last_writer:
                 # A change by which this process is again the last to commit.
-                ours = WriteJob(
-                    self._loop.create_future(), work=lambda transaction: transaction.next_version()
-                )
-                self._hand_over(ours)
+                self._hand_over(WriteJob(work=lambda transaction: transaction.next_version()))
         except apsw.BusyError:
             connection.roll_back()
             return False
@@ -224,9 +224,7 @@ class SqliteWriter:
         finally:
             connection.busy.waits = True
             took_s = time.monotonic() - started_s
-            if took_s > IN_PLACE_S_MAX + IN_PLACE_WRITE_S_MAX * self._lone_batch:
-                saved_from_s = max(self._in_place_from_s, started_s - IN_PLACE_CREDIT_S)
-                self._in_place_from_s = saved_from_s + took_s * IN_PLACE_PAUSE
+            self._in_place.charge(started_s, took_s, batch_writes=self._lone_batch)
         if self._lone_batch:
             self._checkpointer.count(connection.driver)
         else:
