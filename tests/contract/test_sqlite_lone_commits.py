@@ -160,6 +160,19 @@ async def test_saved_time_pays_for_commits_that_are_slow_now_and_then(
         assert executed == [(WRITER, word) for word in ("BEGIN", "INSERT", "COMMIT")]
 
 
+def test_only_the_time_past_the_limit_is_charged() -> None:
+    budget, now_s = in_place.InPlaceBudget(), 1_000.0
+    budget.charge(now_s, in_place.SECONDS_MAX, batch_writes=0)
+    assert budget.allows(0.0)
+    budget.charge(now_s, in_place.SECONDS_MAX + in_place.CREDIT_S / in_place.PAUSE, batch_writes=0)
+    assert budget.allows(now_s + 0.001)
+    budget.charge(now_s, in_place.SECONDS_MAX + 0.01, batch_writes=0)
+    assert not budget.allows(now_s + 0.01 * in_place.PAUSE - 0.001)
+    assert budget.allows(now_s + 0.01 * in_place.PAUSE + 0.001)
+    budget.charge(now_s, 0.01, batch_writes=1_000)
+    assert budget.allows(now_s + 0.01 * in_place.PAUSE + 0.001)
+
+
 async def test_pages_of_lone_commits_are_counted_once_for_several(sqlite_url: str) -> None:
     async with _opened(sqlite_url) as store:
         checkpointer = _engine(store)._writer._checkpointer

@@ -17,10 +17,10 @@ WRITES_MAX: Final = 8
 BATCH_WRITES_MAX: Final = 200
 BATCH_BYTES_MAX: Final = 262_144
 BATCHED: Final = frozenset({"create", "upsert"})  # what is inserted by hundreds, without a read
-# A request that takes longer than the limit uses up so many times as long of the time in which requests may
-# be made in the loop's thread: a slow disk stops the loop for one percent of the time at most. Time is saved
-# up to the credit, so that a disk which is slow now and then does not send hundreds of commits to the writer
-# thread each time. A batch may take so much longer for each write.
+# What a request takes past the limit uses up so many times as long of the time in which requests may be made
+# in the loop's thread: a slow disk stops the loop for longer than that in one percent of the time at most.
+# Time is saved up to the credit, so that a disk which is slow now and then does not send hundreds of commits
+# to the writer thread each time. A batch may take so much longer for each write.
 SECONDS_MAX: Final = 0.001
 SECONDS_PER_WRITE_MAX: Final = 0.000_015
 PAUSE: Final = 100
@@ -69,5 +69,6 @@ class InPlaceBudget:
 
     def charge(self, started_s: float, took_s: float, *, batch_writes: int) -> None:
         """Count a request that was made in the loop's thread; `batch_writes` is 0 for a small one."""
-        if took_s > SECONDS_MAX + SECONDS_PER_WRITE_MAX * batch_writes:
-            self._from_s = max(self._from_s, started_s - CREDIT_S) + took_s * PAUSE
+        excess_s = took_s - SECONDS_MAX - SECONDS_PER_WRITE_MAX * batch_writes
+        if excess_s > 0:
+            self._from_s = max(self._from_s, started_s - CREDIT_S) + excess_s * PAUSE
