@@ -17,7 +17,7 @@ from holdfast.errors import AlreadyExistsError, NotFoundError, StoreUnavailableE
 from holdfast.model import Document, Index, document
 from holdfast.store import Committed, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine, in_place
-from holdfast.store.sqlite.checkpointer import LONE_PER_COUNT
+from holdfast.store.sqlite.checkpointer import LONE_PER_COUNT, Checkpointer
 from holdfast.store.sqlite.write_transaction import VERSIONS_PER_BLOCK, WriteTransaction
 from tests.faults.small_disk import Filling
 
@@ -181,6 +181,34 @@ async def test_pages_of_lone_commits_are_counted_once_for_several(sqlite_url: st
         for number in range(2 * LONE_PER_COUNT):
             await store.commit(create(Filling(id=str(number))))
         assert checkpointer._pages - before >= LONE_PER_COUNT
+
+
+async def test_lone_commits_stay_in_place_while_the_log_is_copied(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    copying, copied = threading.Event(), threading.Event()
+
+    def copy(checkpointer: Checkpointer) -> bool:
+        copying.set()
+        return copied.wait()
+
+    monkeypatch.setattr(Checkpointer, "_copy", copy)
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(_opened(sqlite_url))
+        stack.callback(copied.set)  # the thread is joined when the store is closed
+        checkpointer = _engine(store)._writer._checkpointer
+        checkpointer._next_pages = 0
+        await store.commit(create(Filling(id="a")))  # in the writer's thread, which requests the copy
+        await asyncio.to_thread(copying.wait)
+        executed.clear()
+        await store.commit(create(Filling(id="b")))
+        await store.commit(create(Filling(id="c")))
+        assert executed == [(threading.current_thread().name, "INSERT")] * 2
+        checkpointer._takeover_pages = checkpointer._pages  # the copy takes too long
+        executed.clear()
+        await store.commit(create(Filling(id="d")))
+        assert executed[0] == (WRITER, "BEGIN")
 
 
 async def test_a_lock_held_by_another_process_does_not_stop_the_loop(sqlite_url: str) -> None:

@@ -72,8 +72,8 @@ class Checkpointer:
 
     @property
     def is_due(self) -> bool:
-        """Whether `advance` may have something to do."""
-        return self._pages >= self._next_pages
+        """Whether `advance` may have something to do; nothing while the thread copies, but to take over."""
+        return self._pages >= (self._takeover_pages if self._copying else self._next_pages)
 
     def close(self) -> None:
         """End the thread, after the pass it may be at."""
