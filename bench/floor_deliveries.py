@@ -1,11 +1,11 @@
 """Events put out on our tables by hand: the least straight-line code that keeps what `Outbox.send` promises.
 
 None of our code but the class that a delivery is encoded from and, on PostgreSQL, the text of the statement.
-Kept: what a caller gives is checked, versions come from blocks that this process has reserved, an event whose
-id is taken fails alone, other tasks run between two events, and a commit is durable before the next begins.
-On SQLite also: the log is copied beside the writer, other processes learn of a commit, a slow disk does not
-stop the loop, and a mark outside the log tells if it is lost. On PostgreSQL the statement marks its batch and
-notifies.
+Kept: what a caller gives is checked, a delivery is validated by decoding what was encoded, versions come from
+blocks that this process has reserved, an event whose id is taken fails alone, other tasks run between two
+calls, and a commit is durable before the next begins. On SQLite also: the log is copied beside the writer,
+other processes learn of a commit, a slow disk does not stop the loop, and a mark outside the log tells if it
+is lost. On PostgreSQL the statement marks its batch and notifies.
 
 Left out: any other event, endpoint or class than this one's, commits that share a transaction, retries, time
 limits of statements, the notice that another process has written to a file, and reasons in words.
@@ -29,6 +29,7 @@ import apsw
 import msgspec
 
 from bench import raw_postgres, raw_sqlite
+from bench.floor_outbox import VALIDATE
 from holdfast import ids
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery
 from holdfast.store.postgres.statement import SEQUENCE
@@ -40,6 +41,8 @@ PAGES_PER_EVENT: Final = 10  # of a lone one; in batches one
 SQLITE_VERSIONS: Final = 4_096
 MARK_NS: Final = 250_000_000
 SLOW_NS: Final = 1_000_000
+SLOW_NS_PER_ROW: Final = 15_000
+CREDIT_NS: Final = 2_000_000_000
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _ENCODE: Final = msgspec.json.Encoder().encode
 _COLUMNS: Final = (
@@ -66,7 +69,9 @@ def checked_delivery(body: bytes, *, event_type: str, now: datetime) -> tuple[st
         id=id, event_id=event_id, endpoint_id="ep", event_type=event_type, body=body, occurred_at=now,
         created_at=now, next_attempt_at=now,
     )  # fmt: skip
-    return id, event_id, _ENCODE(delivery).decode()
+    encoded = _ENCODE(delivery)
+    VALIDATE(encoded)
+    return id, event_id, encoded.decode()
 
 
 class LogCopier:
@@ -103,7 +108,7 @@ class LogCopier:
 
 
 class SqliteDeliveries:
-    """Lone events are committed in place, batches in a thread."""
+    """Events are committed in place, one or many, while the disk is fast."""
 
     def __init__(self, url: str) -> None:
         self._path = url.removeprefix("sqlite:///").partition("?")[0]
@@ -130,22 +135,24 @@ class SqliteDeliveries:
             await self._group.put(values, _insert(1))
         else:
             self._link.execute(_insert(1), values)  # raises where the id is taken
-        ended_ns = time.monotonic_ns()
-        if ended_ns - started_ns > SLOW_NS:
-            self._in_place_ns = started_ns + 100 * (ended_ns - started_ns)
-        self._end(ended_ns, PAGES_PER_EVENT)
+        self._end(started_ns, PAGES_PER_EVENT, ns_max=SLOW_NS)
         return row[0]
 
     async def put_out_many(self, bodies: Sequence[bytes], event_type: str) -> list[str | None]:
         """Put events out in one transaction; return their deliveries' ids, None where one was taken."""
         now = datetime.now(UTC)
         rows = [checked_delivery(body, event_type=event_type, now=now) for body in bodies]
+        await asyncio.sleep(0)
         shared = (self._next_version(time.monotonic_ns()), _us(now))
+        values, started_ns = (*shared, *chain.from_iterable(rows)), time.monotonic_ns()
         try:
-            await self._group.put((*shared, *chain.from_iterable(rows)), _insert(len(rows)))
+            if started_ns < self._in_place_ns:
+                await self._group.put(values, _insert(len(rows)))
+            else:
+                self._link.execute(_insert(len(rows)), values)
         except apsw.ConstraintError:
             return [await self._put_alone((*shared, *row)) for row in rows]
-        self._end(time.monotonic_ns(), len(rows))
+        self._end(started_ns, len(rows), ns_max=SLOW_NS + SLOW_NS_PER_ROW * len(rows))
         return [row[0] for row in rows]
 
     async def _put_alone(self, values: tuple[Any, ...]) -> str | None:
@@ -168,8 +175,12 @@ class SqliteDeliveries:
         self._version += 1
         return self._version
 
-    def _end(self, now_ns: int, pages: int) -> None:
-        """Tell other processes of a commit, and have the log copied where it is long."""
+    def _end(self, started_ns: int, pages: int, *, ns_max: int) -> None:
+        """Tell other processes of a commit, pause commits in place where it took long, copy a long log."""
+        now_ns = time.monotonic_ns()
+        excess_ns = now_ns - started_ns - ns_max
+        if excess_ns > 0:
+            self._in_place_ns = max(self._in_place_ns, started_ns - CREDIT_NS) + 100 * excess_ns
         self._board[8:16] = now_ns.to_bytes(8, "little")
         self._copier.pages += pages
         if self._copier.pages >= LOG_PAGES:

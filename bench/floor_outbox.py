@@ -99,7 +99,7 @@ _UNREAD = msgspec.defstruct("_Unread", [
     (field.name, msgspec.Raw if field.name == "body" else field.type, msgspec.field(default=field.default))
     for field in msgspec.structs.fields(FloorDelivery)
 ], rename="camel", kw_only=True)  # fmt: skip
-_VALIDATE = msgspec.json.Decoder(_UNREAD).decode
+VALIDATE = msgspec.json.Decoder(_UNREAD).decode
 DECODE = msgspec.json.Decoder(FloorDelivery).decode
 
 
@@ -142,7 +142,7 @@ def new_delivery(body: bytes, *, owner: str | None) -> tuple[FloorDelivery, byte
         1 if owner else 0, owner,
     )  # fmt: skip
     encoded = _ENCODE(delivery)
-    _VALIDATE(encoded)
+    VALIDATE(encoded)
     return delivery, encoded
 
 

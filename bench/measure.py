@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from holdfast.testing import PostgresServer, fresh_database, postgres_server
 
-TURNS = 5
+TURNS = 9
 SLOW_TURNS = 3  # for what takes its time however fast it is done
 Measure = Callable[[], Awaitable[float]]
 

@@ -19,9 +19,11 @@ import msgspec
 from bench.event import Delivery, Event
 from holdfast.app import ddl
 from holdfast.model import Document, schema_of
+from holdfast.store import Write
 from holdfast.store.catalog import Catalog
-from holdfast.store.postgres.statement import BATCHES, PostgresTable, TableChange, Verb, render
+from holdfast.store.postgres.statement import BATCHES, PostgresTable, TableChange, patch_change, render
 from holdfast.store.postgres.writer import MARKS_MAX
+from holdfast.store.sql.blind_patch import blind_patch
 
 
 def insert_rows(table: str, names: str, types: Sequence[str]) -> str:
@@ -75,22 +77,25 @@ class Statement:
 
 
 class MarkedStatement:
-    """The statement by which our writer changes rows of one table.
+    """The statement by which our writer inserts rows into one table, or makes patches like the one given.
 
     It writes the batch's mark, from which the outcome is known after a broken link, and notifies other
-    processes. `names` are the columns of a row; a change by `update` also wants the version that was read.
+    processes. `names` are the columns of a row.
     """
 
-    def __init__(self, kind: type[Document], verb: Verb = "try") -> None:
+    def __init__(self, kind: type[Document], like: Write | None = None) -> None:
         schema = schema_of(kind)
         mapping = PostgresTable(schema, Catalog([kind]).table(schema))
         self._note = f"{secrets.token_hex(4)} {mapping.table}"
-        self._change = TableChange(
-            verb, mapping.table, mapping.names, mapping.arrays, guarded=verb == "update"
+        blind = None if like is None else blind_patch(like)
+        self._change = (
+            TableChange("try", mapping.table, mapping.names, mapping.arrays)
+            if blind is None
+            else patch_change(mapping, blind.group, tenanted=False)
         )
         self._change.rows = [(None,) * len(self._change.arrays)]
         self._single, _ = render([self._change], 0, "")
-        self.names, self.get_sql = mapping.names, mapping.get_sql
+        self.names = tuple(self._change.names)
 
     async def execute(self, link: Any, *values: Any) -> None:
         """Change one row by the statement that was rendered before."""
