@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import apsw
@@ -14,7 +14,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import AlreadyExistsError, LeaseLostError
 from holdfast.model import Claim, Document, Index, Lifecycle, document
-from holdfast.store import Fence, Store, Write, create, patch
+from holdfast.store import Fence, Query, Store, Write, create, patch
 from holdfast.store.sqlite import SqliteEngine, batch_view, write_connection
 from holdfast.store.sqlite import writer as sqlite_writer
 from holdfast.store.sqlite.commit_mark import CommitMark
@@ -39,6 +39,13 @@ class Parcel(Document):
     note: str = ""
     weight: int = 0
     height: int = 0
+
+
+@document("folders/{folder}/papers/{id}", indexes=[Index("pages")])
+class Paper(Document):
+    folder: str
+    id: str
+    pages: int = 1
 
 
 @pytest.fixture
@@ -104,6 +111,44 @@ async def test_batches_of_any_size_are_made_whole(store: Store) -> None:
         await _settle(store, *_creates(f"t{size}-", size), *_settlements(f"s{size}-", size))
         assert await _stored(store, f"s{size}-", size) == [("done", "x" * n) for n in range(size)]
         assert await _stored(store, f"t{size}-", size) == [("out", "")] * size
+
+
+async def test_what_new_documents_share_is_bound_once_until_it_has_differed(
+    store: Store, statements: list[str]
+) -> None:
+    made: dict[str, Parcel] = {}
+    marks = []
+    dues: list[datetime | None] = [None, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)]
+    # The owners of the second batch differ, the times of the third; the fourth is like the first.
+    for batch, (owners, kinds_of_due) in enumerate([(1, 1), (3, 1), (1, 3), (1, 1)]):
+        parcels = [
+            Parcel(id=f"p{batch}-{n:03}", owner=f"worker-{n % owners}", due=dues[n % kinds_of_due])
+            for n in range(SIZE)
+        ]
+        made |= {one.id: one for one in parcels}
+        statements.clear()
+        await _settle(store, *map(create, parcels))
+        (insert,) = [one for one in statements if one.startswith("INSERT")]
+        marks.append(insert.partition("(VALUES ")[2].partition(")")[0].count("?"))
+    assert marks == [2, 3, 4, 4], "the key and the body, and what differs"
+    found = await store.tenant("acme").get_many(Parcel, list(made))
+    assert [one.doc for one in found if one is not None] == list(made.values())
+    out = await store.tenant("acme").query(Query(Parcel).where("status", "==", "out").limit(1_000))
+    assert {one.id: one for one in out.docs if one.id in made} == made
+
+
+async def test_documents_below_others_are_made_in_batches_too(store: Store, sqlite_url: str) -> None:
+    url = sqlite_url.replace(".db", "-papers.db")
+    papers = await open_store(url, [Paper])
+    await papers.migrate()
+    await papers.commit(create(Paper(folder="a", id="first")))
+    await papers.commit(create(Paper(folder="a", id="second")))
+    for batch, folders in enumerate((1, 2)):
+        writes = [create(Paper(folder=f"f{n % folders}", id=f"{batch}-{n:03}")) for n in range(SIZE)]
+        await papers.start_settle([[write] for write in writes])
+    listed = [await papers.query(Query(Paper).under(folder).limit(500)) for folder in ("f0", "f1")]
+    assert [len(one.docs) for one in listed] == [SIZE + SIZE // 2, SIZE // 2]
+    await papers.close()
 
 
 async def test_a_taken_id_or_a_lost_lease_refuses_one_commit_and_no_other(

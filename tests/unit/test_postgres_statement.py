@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.postgres.column_binding import INDEXED_MAX, SHARED_MIN
+from holdfast.store.postgres.column_binding import INDEXED_MAX
 from holdfast.store.postgres.statement import TableChange, Verb, render
+from holdfast.store.sql.shared_columns import SHARED_MIN
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAMES = ("_key", "made_at", "due_at", "number")

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from holdfast.store.sql.shared_columns import SHARED_MIN, is_shared, shared_columns
+
 # array: a value for each row; shared: one for all; indexed: a few, and for each row the number of its own.
 Binding = Literal["array", "shared", "indexed"]
 TEXTS: Final = "text[]"
 TIMES: Final = "timestamptz[]"
 DOCUMENTS: Final = "json[]"
-# From how many rows on values that rows share are bound once.
-SHARED_MIN: Final = 16
 INDEXED_MAX: Final = 8
 _NUMBERS: Final = tuple(str(n + 1) for n in range(INDEXED_MAX))
 
@@ -29,7 +29,9 @@ def bind_columns(
     stay arrays, because each combination is a statement to prepare. None where no column is to be shared.
     """
     is_long = len(columns[0]) >= SHARED_MIN
-    shared = _shared_columns(kinds, columns, differing) if is_long and differing is not None else ()
+    # Never keys, documents or times.
+    plain = [n for n, kind in enumerate(kinds) if n and kind not in (TIMES, DOCUMENTS)]
+    shared = shared_columns(columns, plain, differing) if is_long and differing is not None else ()
     bindings: list[Binding] = []
     values: list[Any] = []
     numbers: list[str] = []
@@ -48,24 +50,9 @@ def bind_columns(
     return tuple(bindings), values + numbers
 
 
-def _shared_columns(
-    kinds: Sequence[str], columns: Sequence[Sequence[Any]], differing: set[int]
-) -> frozenset[int]:
-    """Return the columns whose rows all have one value; never keys, documents or times."""
-    others = [n for n in range(1, len(kinds)) if kinds[n] not in (TIMES, DOCUMENTS) and n not in differing]
-    shared = frozenset([n for n in others if _is_shared(columns[n])])
-    differing.update([n for n in others if n not in shared])
-    return shared
-
-
-def _is_shared(column: Sequence[Any]) -> bool:
-    first = column[0]
-    return column[-1] == first and column.count(first) == len(column)
-
-
 def _few_values(column: Sequence[Any]) -> list[Any] | None:
     """Return the different values, None where there are many; hashing a time takes longer than comparing."""
-    if _is_shared(column):
+    if is_shared(column):
         return [column[0]]
     found: list[Any] = []
     for value in column:

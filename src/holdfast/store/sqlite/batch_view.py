@@ -9,6 +9,7 @@ where an id is taken or a patch's conditions do not hold, the batch needs a tran
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, Final
 
 import apsw
@@ -16,6 +17,7 @@ import apsw
 from holdfast.model.schema import Prepared
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.shared_columns import SHARED_MIN, shared_columns
 from holdfast.store.sql.tables import VERSION
 from holdfast.store.sqlite.statements import STATEMENT_BYTES_MAX, SqliteTable
 
@@ -42,7 +44,9 @@ class BatchView:
         self._row = f"(?1,?2,{','.join('?' * self.width)})"
         self.rows_max = STATEMENT_BYTES_MAX // (len(self._row) + 1) - 1
         self._kinds: dict[PatchGroup, int] = {}
-        self._statements: dict[tuple[int, bool], str] = {}
+        self._statements: dict[int, str] = {}
+        self._inserts: dict[tuple[int, tuple[int, ...]], str] = {}
+        self._differing: set[int] = set()  # the columns that have differed among new documents
         self._insert = f"INSERT INTO {quote(mapping.table)} ({', '.join(map(quote, mapping.names))})"
         self._create()
 
@@ -56,21 +60,45 @@ class BatchView:
             self._on(kind, self.mapping.patch_row_sql(group, given, version="new.version", tenant=tenant))
         return kind
 
-    def statement(self, size: int, *, triggered: bool) -> str:
-        """Return the statement of so many rows; creates alone need no trigger."""
-        sql = self._statements.get((size, triggered))
+    def statement(self, size: int) -> str:
+        """Return the statement of so many rows, which its triggers make."""
+        sql = self._statements.get(size)
         if sql is None:
-            rows = f"VALUES {','.join([self._row] * size)}"
-            if triggered:
-                sql = f"INSERT INTO {quote(self._name)} {rows}"
-            else:
-                first, kind = len(_SHARED) + 2, len(_SHARED) + 1
-                inserted = ", ".join(
-                    self._inserted("column1", [f"column{first + n}" for n in range(self.width)])
-                )
-                sql = f"{self._insert} SELECT {inserted} FROM ({rows}) WHERE column{kind} IS NOT NULL"
-            self._statements[size, triggered] = sql
+            rows = ",".join([self._row] * size)
+            sql = self._statements[size] = f"INSERT INTO {quote(self._name)} VALUES {rows}"
         return sql
+
+    def insert(self, documents: Sequence[Prepared], version: int) -> tuple[str, list[Any]]:
+        """Return the statement that creates documents alone, which needs no trigger, and what it binds."""
+        mapping, size = self.mapping, _statement_rows(len(documents))
+        columns = mapping.bound_columns(documents)
+        is_long, every = len(documents) >= SHARED_MIN, range(len(columns))
+        shared = shared_columns(columns, every, self._differing) if is_long else ()
+        single = [column for n, column in enumerate(columns) if n not in shared]
+        given = (*mapping.keys_of(documents), *single, mapping.bodies_of(documents))
+        rows = chain.from_iterable(zip(*given, strict=True))
+        values = [version, *[columns[n][0] for n in shared], *rows]
+        sql = self._inserts.get((size, shared))
+        if sql is None:
+            sql = self._inserts[size, shared] = self._insert_sql(size, shared)
+        blank = (size - len(documents)) * (len(mapping.names) - 1 - len(shared))
+        return sql, [*values, *[None] * blank]
+
+    def _insert_sql(self, size: int, shared: Sequence[int]) -> str:
+        """Return the statement; a row without a key does nothing: it fills the statement up to its size."""
+        names, selected, given, once = self.mapping.names, [], 0, 1
+        first = names.index(self.mapping.columns[0].stored) if shared else 0
+        for n, name in enumerate(names):
+            if name == VERSION:
+                selected.append("?1")
+            elif n - first in shared:
+                once += 1
+                selected.append(f"?{once}")
+            else:
+                given += 1
+                selected.append(f"column{given}")
+        rows = ",".join([f"({','.join('?' * given)})"] * size)
+        return f"{self._insert} SELECT {', '.join(selected)} FROM (VALUES {rows}) WHERE column1 IS NOT NULL"
 
     def _create(self) -> None:
         given = [f"c{n}" for n in range(1, self.width)]
@@ -103,53 +131,70 @@ class BatchStatement:
 
     def __init__(self, view: BatchView, *, version: int, tenant: str | None) -> None:
         self._view, self.schema, self.version = view, view.mapping.schema, version
+        self._new: list[Prepared] = []  # created before anything else
         self._values: list[Any] = [version, tenant]
         self._count = 0
         self._triggered = False  # whether it needs the view
 
     def create(self, documents: Sequence[Prepared]) -> None:
-        view = self._view
-        self._values += view.mapping.insert_values(documents, kind=_CREATE, width=view.width)
         self._count += len(documents)
+        if self._triggered:
+            self._add_creates(documents)
+        else:
+            self._new += documents
+
+    def _add_creates(self, documents: Sequence[Prepared]) -> None:
+        mapping = self._view.mapping
+        columns = mapping.bound_columns(documents)
+        self._add_rows(_CREATE, [*mapping.keys_of(documents), *columns, mapping.bodies_of(documents)])
+
+    def _add_rows(self, kind: int, columns: Sequence[Sequence[Any]]) -> None:
+        blank = [repeat(None)] * (self._view.width - 1 - len(columns))
+        self._values += chain.from_iterable(zip(repeat(kind), *columns, *blank, strict=False))
+
+    def _use_view(self) -> None:
+        """Have the rows made by triggers from here on."""
+        if not self._triggered:
+            self._triggered = True
+            if self._new:
+                self._add_creates(self._new)
 
     def patch(self, group: PatchGroup, patches: Sequence[BlindPatch]) -> bool:
         """Add patches; False where the view can't make them."""
         kind = self._view.patch_kind(group)
         if kind is None:
             return False
-        bind, values = self._view.mapping.dialect.bind, self._values
-        used = 3 + len(group.columns) + (group.guard is not None)
-        blank = (None,) * (self._view.width - used)
-        for one in patches:
-            values += (kind, one.key, one.body.decode(), *map(bind, one.values), *one.expected, *blank)
+        self._use_view()
+        self._add_rows(kind, self._view.mapping.patch_columns(patches))
         self._count += len(patches)
-        self._triggered = True
         return True
 
     def name_writer(self, token: str) -> None:
         """Have the file name this process as the last that wrote."""
+        self._use_view()
         self._values += (_WRITER, token, *(None,) * (self._view.width - 2))
         self._count += 1
-        self._triggered = True
 
     def execute(self) -> bool:
         """Make and commit all changes.
 
         Return False, with nothing changed, where one is refused or there are more than a statement takes.
         """
-        view, values, rows = self._view, self._values, self._count
-        if self._triggered:
-            values += (_CHECK, view.connection.total_changes() + rows)
-            rows += 1
-        size = _statement_rows(rows)
-        if size > view.rows_max:
+        if _statement_rows(self._count + self._triggered) > self._view.rows_max:
             return False
-        values += [None] * (len(_SHARED) + size * view.width - len(values))
+        sql, values = self._rendered() if self._triggered else self._view.insert(self._new, self.version)
         try:
-            view.connection.execute(view.statement(size, triggered=self._triggered), values)
+            self._view.connection.execute(sql, values)
         except apsw.ConstraintError:
             return False
         return True
+
+    def _rendered(self) -> tuple[str, list[Any]]:
+        view, values = self._view, self._values
+        values += (_CHECK, view.connection.total_changes() + self._count)
+        size = _statement_rows(self._count + 1)
+        values += [None] * (len(_SHARED) + size * view.width - len(values))
+        return view.statement(size), values
 
 
 def _statement_rows(count: int) -> int:

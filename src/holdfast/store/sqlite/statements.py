@@ -41,7 +41,7 @@ def statement_slices(items: Sequence[T], rows_max: int) -> Iterator[Sequence[T]]
         start += size
 
 
-def _stored_times(times: list[datetime | None]) -> list[int | None]:
+def _stored_times(times: Sequence[datetime | None]) -> list[int | None]:
     """Return times as they are stored; one that neighbours share, as in a batch, is converted once."""
     stored: list[int | None] = []
     last, last_us = None, None
@@ -122,16 +122,29 @@ class SqliteTable(TableMapping):
             bound[position::width] = _stored_times(bound[position::width])
         return bound
 
-    def insert_values(self, documents: Sequence[Prepared], *, kind: int, width: int) -> list[Any]:
-        """Return what creates bind as rows of a `BatchView`: they begin with a kind and have no version."""
-        bound: list[Any] = []
-        choose, nested = self.choose, self._nested
-        blank = (None,) * (width - len(self.names))
-        for one in documents:
-            parent = (parent_of(one.key),) if nested else ()
-            bound += (kind, one.key, *parent, *choose(one.values), one.body.decode(), *blank)
-        for position in self._times_in_row:
-            bound[position::width] = _stored_times(bound[position::width])
+    def keys_of(self, documents: Sequence[Prepared]) -> list[list[str]]:
+        """Return the columns that make up the key of a row."""
+        keys = [one.key for one in documents]
+        return [keys, [parent_of(key) for key in keys]] if self._nested else [keys]
+
+    def bodies_of(self, documents: Sequence[Prepared]) -> list[str]:
+        return [one.body.decode() for one in documents]
+
+    def bound_columns(self, documents: Sequence[Prepared]) -> list[Sequence[Any]]:
+        """Return the values of each column, of one document after the other."""
+        columns: list[Sequence[Any]] = list(zip(*[self.choose(one.values) for one in documents], strict=True))
+        for n, position in enumerate(self.positions):
+            if position in self._times:
+                columns[n] = _stored_times(columns[n])
+        return columns
+
+    def patch_columns(self, patches: Sequence[BlindPatch]) -> list[Sequence[Any]]:
+        """Return what patches of one group bind, by columns: key, JSON, columns' values, guard's number."""
+        bound: list[Sequence[Any]] = [[one.key for one in patches], [one.body.decode() for one in patches]]
+        values = zip(*[one.values for one in patches], strict=True)
+        for column, stored in zip(patches[0].group.columns, values, strict=True):
+            bound.append(_stored_times(stored) if column.kind == "time" else stored)
+        bound += zip(*[one.expected for one in patches], strict=True)
         return bound
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, list[Any]]:
