@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from playwright.async_api import Page, expect
 
-from tests.console.bed import PASSWORD, Bed
+from tests.console.console_harness import PASSWORD, ConsoleHarness
 
 
 async def sign_in(
-    page: Page, bed: Bed, name: str = "ann", *, role: str = "owner", tenant_id: str = "-"
+    page: Page, harness: ConsoleHarness, name: str = "ann", *, role: str = "owner", tenant_id: str = "-"
 ) -> None:
     """As somebody with this role, by the sign-in page."""
-    await bed.person(name, role=role, tenant_id=tenant_id)
-    await page.goto(f"{bed.address}/console")
+    await harness.person(name, role=role, tenant_id=tenant_id)
+    await page.goto(f"{harness.address}/console")
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Sign in").click()

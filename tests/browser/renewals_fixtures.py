@@ -28,7 +28,7 @@ from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.sample_data import SamplePlan, keep, today
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 
 TENANT: Final = "-"
 OUTBOX: Final = "renewals"
@@ -152,14 +152,14 @@ async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
 
 
 @asynccontextmanager
-async def played(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
+async def played(home: Path) -> AsyncIterator[tuple[ConsoleHarness, Mapping[str, str]]]:
     """The whole scene, with where to look."""
     async with (
         RmsSimulator(clock=SystemClock()) as rms,
-        console(home, services=[service], work=True) as bed,
+        console(home, services=[service], work=True) as harness,
     ):
-        await fill(bed.runtime, rms)
-        yield bed, await paths(bed.runtime)
+        await fill(harness.runtime, rms)
+        yield harness, await paths(harness.runtime)
 
 
 async def rename(runtime: Runtime, name: str) -> None:

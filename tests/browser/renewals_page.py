@@ -14,7 +14,7 @@ from holdfast.services.renewals import service
 from holdfast.simulators.rms import RmsSimulator
 from tests.browser import renewals_fixtures as scene
 from tests.browser.look import LOOKS, cut_off, sideways
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 
 PICTURES: Final = Path(__file__).parents[2] / "build" / "screenshots" / "renewals"
 PROPERTY: Final = scene.PROPERTIES[0]
@@ -22,24 +22,24 @@ HOUSE: Final = f"/console/renewals/properties/{PROPERTY}"
 
 
 @contextlib.asynccontextmanager
-async def renewals(home: Path, *, work: bool = True) -> AsyncIterator[tuple[Bed, RmsSimulator]]:
+async def renewals(home: Path, *, work: bool = True) -> AsyncIterator[tuple[ConsoleHarness, RmsSimulator]]:
     async with (
         RmsSimulator(clock=SystemClock()) as rms,
-        console(home, services=[service], work=work) as bed,
+        console(home, services=[service], work=work) as harness,
     ):
-        yield bed, rms
+        yield harness, rms
 
 
-async def come_in(page: Page, bed: Bed, path: str, *, role: str = "owner") -> None:
+async def come_in(page: Page, harness: ConsoleHarness, path: str, *, role: str = "owner") -> None:
     """Signed in by the session's cookie: how people sign in is tried elsewhere."""
-    visitor = await bed.signed_in(f"{role}-ann", role=role)
+    visitor = await harness.signed_in(f"{role}-ann", role=role)
     (cookie,) = [one for one in visitor.session.cookie_jar if one.key == "holdfast_session"]
-    await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": bed.address}])
-    await open_page(page, bed, path)
+    await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": harness.address}])
+    await open_page(page, harness, path)
 
 
-async def open_page(page: Page, bed: Bed, path: str) -> None:
-    await page.goto(f"{bed.address}{path}")
+async def open_page(page: Page, harness: ConsoleHarness, path: str) -> None:
+    await page.goto(f"{harness.address}{path}")
     if await page.locator("#live-state").is_visible():
         await expect(page.locator("#live-state")).to_have_text("live")
     await page.evaluate("window.loadedOnce = true")

@@ -17,7 +17,7 @@ from holdfast.kit.outbox import Deliveries
 from tests.browser import renewals_fixtures
 from tests.browser.look import LOOKS, chromium, sideways
 from tests.browser.scene import fill
-from tests.console.bed import PASSWORD, Bed, console
+from tests.console.console_harness import PASSWORD, ConsoleHarness, console
 from tests.examples import lanterns
 
 PAGES: Final = (
@@ -31,14 +31,14 @@ PAGES: Final = (
 
 
 @asynccontextmanager
-async def shell(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
+async def shell(home: Path) -> AsyncIterator[tuple[ConsoleHarness, Mapping[str, str]]]:
     """The console's own pages, and those of an example."""
-    async with console(home, services=[lanterns.service]) as bed:
-        await fill(bed.runtime)
-        (found,) = await Deliveries(bed.runtime.store.tenant("-")).of_event("evt_0003")
+    async with console(home, services=[lanterns.service]) as harness:
+        await fill(harness.runtime)
+        (found,) = await Deliveries(harness.runtime.store.tenant("-")).of_event("evt_0003")
         paths = [path.replace("{endpoint}", found.endpoint_id) for path in PAGES]
         yield (
-            bed,
+            harness,
             {re.split("[~?]", path)[0].strip("/").replace("/", "-") or "overview": path for path in paths},
         )
 
@@ -57,19 +57,21 @@ async def take(folder: Path) -> int:
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for scene in SCENES:
             with tempfile.TemporaryDirectory() as home:
-                async with scene(Path(home)) as (bed, pages):
-                    await bed.signed_in("ann")
+                async with scene(Path(home)) as (harness, pages):
+                    await harness.signed_in("ann")
                     for name in LOOKS:
                         # Every scene begins at the same door: that picture is taken again, not once more.
-                        taken |= await _take(browser, bed, pages, name, folder)
+                        taken |= await _take(browser, harness, pages, name, folder)
         await browser.close()
     return len(taken)
 
 
-async def _take(browser: Browser, bed: Bed, pages: Mapping[str, str], name: str, folder: Path) -> set[Path]:
+async def _take(
+    browser: Browser, harness: ConsoleHarness, pages: Mapping[str, str], name: str, folder: Path
+) -> set[Path]:
     context = await browser.new_context(**LOOKS[name])
     page = await context.new_page()
-    await page.goto(f"{bed.address}/sign-in")
+    await page.goto(f"{harness.address}/sign-in")
     taken = {folder / f"{name}-{shown}.png" for shown in ("sign-in", *pages)}
     await page.screenshot(path=folder / f"{name}-sign-in.png")
     await page.get_by_label("Name").fill("ann")
@@ -77,7 +79,7 @@ async def _take(browser: Browser, bed: Bed, pages: Mapping[str, str], name: str,
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url("**/console")
     for shown, path in pages.items():
-        await page.goto(f"{bed.address}/console{path}")
+        await page.goto(f"{harness.address}/console{path}")
         await page.screenshot(path=folder / f"{name}-{shown}.png", full_page=True)
         if await sideways(page):
             sys.exit(f"{path} is wider than {LOOKS[name]['viewport']['width']} pixels")

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.axe import serious_findings
 from tests.browser.entering import sign_in
-from tests.console.bed import console
+from tests.console.console_harness import console
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_a_token_is_created_in_the_explorer_and_used_there(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    async with console(tmp_path) as bed:
-        await sign_in(page, bed)
+    async with console(tmp_path) as harness:
+        await sign_in(page, harness)
         await page.get_by_role("link", name="API", exact=True).click()
         assert await serious_findings(page, request) == []
         await page.get_by_role("link", name="POST /api/v1/tokens", exact=True).click()
@@ -33,7 +33,7 @@ async def test_a_token_is_created_in_the_explorer_and_used_there(
         await expect(answer).to_contain_text("200 OK")
         token = json.loads(await answer.locator("#answer-body").inner_text())["token"]
 
-        await page.goto(f"{bed.address}/docs/runs_list_runs")
+        await page.goto(f"{harness.address}/docs/runs_list_runs")
         await page.get_by_label("Token").fill(token)
         await page.get_by_label("limit").fill("7")
         await expect(page.get_by_label("With curl")).to_contain_text("/api/v1/runs?limit=7'")

@@ -15,7 +15,7 @@ from holdfast.simulators.google import InjectedFault, RevokeGrant
 from tests.browser.axe import serious_findings
 from tests.browser.entering import sign_in
 from tests.browser.look import crowded, cut_off, sideways
-from tests.console.bed import Bed
+from tests.console.console_harness import ConsoleHarness
 from tests.services.c4lendar.harness import ALICE, ANA, BOB, Harness, chat_harness
 from tests.serving import served
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @contextlib.asynccontextmanager
-async def chat_console(home: Path) -> AsyncIterator[tuple[Harness, Bed]]:
+async def chat_console(home: Path) -> AsyncIterator[tuple[Harness, ConsoleHarness]]:
     """The console over a chat with two accounts, one of which does not have its event."""
     async with chat_harness(f"sqlite:///{home / 'chats.db'}", home) as harness:
         await harness.connect(ALICE)
@@ -35,7 +35,7 @@ async def chat_console(home: Path) -> AsyncIterator[tuple[Harness, Bed]]:
         surface.ready = True
         async with served(settings(surface)) as address:
             try:
-                yield harness, Bed(harness.runtime, surface, address)
+                yield harness, ConsoleHarness(harness.runtime, surface, address)
             finally:
                 surface.changes.close()
 
@@ -43,8 +43,8 @@ async def chat_console(home: Path) -> AsyncIterator[tuple[Harness, Bed]]:
 async def test_an_operator_finds_a_failed_account_and_retries_it_by_keyboard(
     page: Page, tmp_path: Path
 ) -> None:
-    async with chat_console(tmp_path) as (harness, bed):
-        await sign_in(page, bed)
+    async with chat_console(tmp_path) as (harness, pages):
+        await sign_in(page, pages)
         await page.get_by_role("link", name="Chats", exact=True).press("Enter")
         await page.get_by_role("link", name="Ana").press("Enter")
         accounts, events = page.get_by_label("Accounts"), page.get_by_role("region", name="Events")
@@ -72,14 +72,14 @@ async def test_an_operator_finds_a_failed_account_and_retries_it_by_keyboard(
 async def test_the_pages_fit_a_phone_and_everybody(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    async with chat_console(tmp_path) as (harness, bed):
+    async with chat_console(tmp_path) as (harness, pages):
         harness.google.run(RevokeGrant(email=BOB))
         harness.clock.tick(4_000)
         await harness.say("#cal choir tomorrow 6pm")
-        await sign_in(page, bed)
+        await sign_in(page, pages)
         await page.set_viewport_size({"width": 390, "height": 844})
         for path in ("", f"/chats/{ANA}"):
-            await page.goto(f"{bed.address}/console/c4lendar{path}")
+            await page.goto(f"{pages.address}/console/c4lendar{path}")
             assert (await sideways(page), await cut_off(page), await crowded(page)) == (0, [], []), path
             assert await serious_findings(page, request) == []
         await expect(page.get_by_label("Accounts").locator(".state")).to_have_text(
@@ -88,12 +88,12 @@ async def test_the_pages_fit_a_phone_and_everybody(
 
 
 async def test_without_scripts_everything_is_there_to_read(browser: Browser, tmp_path: Path) -> None:
-    async with chat_console(tmp_path) as (_, bed):
-        cookie = await Sessions(bed.runtime.store).begin(await bed.person("vic", role="viewer"))
+    async with chat_console(tmp_path) as (_, pages):
+        cookie = await Sessions(pages.runtime.store).begin(await pages.person("vic", role="viewer"))
         context = await browser.new_context(java_script_enabled=False)
-        await context.add_cookies([{"name": "holdfast_session", "value": cookie, "url": bed.address}])
+        await context.add_cookies([{"name": "holdfast_session", "value": cookie, "url": pages.address}])
         page = await context.new_page()
-        await page.goto(f"{bed.address}/console/c4lendar")
+        await page.goto(f"{pages.address}/console/c4lendar")
         await page.get_by_role("link", name="Ana").click()
         await expect(page.get_by_text("Google is unavailable")).to_be_visible()
         await expect(page.get_by_text("dentist")).to_be_visible()

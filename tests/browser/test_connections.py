@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from holdfast.simulators.google import RevokeGrant
 from tests.browser.entering import live, not_reloaded, sign_in
 from tests.browser.look import sideways
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.console.desk import connect, desk
 from tests.providers.provider_fixture import ALICE, BOB, a_setting
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_grant_is_found_ended_and_another_is_revoked(page: Page, tmp_path: Path) -> None:
-    async with a_setting() as setting, console(tmp_path, services=[desk(setting)]) as bed:
-        await sign_in(page, bed)
+    async with a_setting() as setting, console(tmp_path, services=[desk(setting)]) as harness:
+        await sign_in(page, harness)
         await page.get_by_role("link", name="Connections", exact=True).click()
         await live(page)
         await expect(page.get_by_text("Nothing is connected here.")).to_be_visible()
-        await connect(bed, setting, ALICE)
-        await connect(bed, setting, BOB)
+        await connect(harness, setting, ALICE)
+        await connect(harness, setting, BOB)
         await expect(page.locator("#rows .state")).to_have_text(["connected", "connected"])
         await not_reloaded(page)
 
@@ -39,7 +39,7 @@ async def test_a_grant_is_found_ended_and_another_is_revoked(page: Page, tmp_pat
         await not_reloaded(page)
 
         await page.set_viewport_size({"width": 390, "height": 844})
-        await page.goto(f"{bed.address}/console/connections?status=connected")
+        await page.goto(f"{harness.address}/console/connections?status=connected")
         assert await sideways(page) == 0
         await page.get_by_role("link", name=ALICE).press("Enter")
         await page.get_by_role("button", name="Revoke").press("Enter")

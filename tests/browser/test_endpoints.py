@@ -8,16 +8,16 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.entering import sign_in
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.kit.receiver import OK, answering, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_endpoint_lives_from_its_creation_to_its_deletion(page: Page, tmp_path: Path) -> None:
-    async with serving(answering(OK)) as receiver, console(tmp_path, work=True) as bed:
-        await sign_in(page, bed)
-        await page.goto(f"{bed.address}/console/endpoints")
+    async with serving(answering(OK)) as receiver, console(tmp_path, work=True) as harness:
+        await sign_in(page, harness)
+        await page.goto(f"{harness.address}/console/endpoints")
         await expect(page.get_by_text("No endpoints like this.")).to_be_visible()
         form = page.get_by_role("region", name="New endpoint")
         await form.get_by_label("Id").fill("crm")

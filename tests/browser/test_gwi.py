@@ -23,7 +23,7 @@ from holdfast.store import put
 from tests.browser.axe import serious_findings
 from tests.browser.entering import live, not_reloaded
 from tests.browser.look import Watched, crowded, cut_off, sideways
-from tests.console.bed import Bed
+from tests.console.console_harness import ConsoleHarness
 from tests.services.gwi.github_harness import FILES, REPO, GithubHarness, github_harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -34,30 +34,32 @@ PHONE = {"width": 390, "height": 844}
 class Organisation:
     """An organisation with the App installed, and its people at the console."""
 
-    def __init__(self, harness: GithubHarness, bed: Bed, browser: Browser, *, tenant_id: str) -> None:
-        self.harness, self.bed, self.tenant_id = harness, bed, tenant_id
+    def __init__(
+        self, harness: GithubHarness, console: ConsoleHarness, browser: Browser, *, tenant_id: str
+    ) -> None:
+        self.harness, self.console, self.tenant_id = harness, console, tenant_id
         self._browser, self._cookies = browser, dict[str, str]()
 
     async def join(self) -> None:
         """Make everybody a member, and a user of the console."""
         now = self.harness.clock.now()
         for name, role in PEOPLE.items():
-            user = await self.bed.person(name, role=role, tenant_id=self.tenant_id)
+            user = await self.console.person(name, role=role, tenant_id=self.tenant_id)
             member = Member(
                 user_id=f"user:{user.id}", tenant_id=self.tenant_id, role=role, created_at=now, updated_at=now
             )
             await self.harness.runtime.store.tenant(self.tenant_id).commit(put(member))
-            self._cookies[name] = await Sessions(self.bed.runtime.store).begin(user)
+            self._cookies[name] = await Sessions(self.console.runtime.store).begin(user)
 
     @contextlib.asynccontextmanager
     async def person(self, name: str, path: str = "") -> AsyncIterator[Page]:
         """A page of somebody's own browser, which must stay free of errors."""
         context = await self._browser.new_context(viewport={"width": 1280, "height": 860})
-        cookie: Any = {"name": "holdfast_session", "value": self._cookies[name], "url": self.bed.address}
+        cookie: Any = {"name": "holdfast_session", "value": self._cookies[name], "url": self.console.address}
         await context.add_cookies([cookie])
         page = await context.new_page()
         watched = Watched(page)
-        await page.goto(f"{self.bed.address}/console/gwi{path}")
+        await page.goto(f"{self.console.address}/console/gwi{path}")
         yield page
         assert watched.faults == []
         await context.close()
@@ -96,7 +98,7 @@ async def organisation(browser: Browser, home: Path) -> AsyncIterator[Organisati
         tenant_id, _ = await harness.install()
         address = harness.url.removesuffix("/gwi/webhook")
         made = Organisation(
-            harness, Bed(harness.runtime, harness.surface, address), browser, tenant_id=tenant_id
+            harness, ConsoleHarness(harness.runtime, harness.surface, address), browser, tenant_id=tenant_id
         )
         await made.join()
         yield made
@@ -163,20 +165,20 @@ async def test_an_admin_invites_writes_the_policy_and_approves_a_run_that_goes_o
             assert len(token) > 20
             assert token not in await adam.content()
 
-            await adam.goto(f"{acme.bed.address}/console/gwi/policy")
+            await adam.goto(f"{acme.console.address}/console/gwi/policy")
             await _edit_policy(adam)
             assert (await acme.harness.gwi.policies.get(acme.tenant_id)).version == 1
 
             approvals = await adam.context.new_page()
-            await approvals.goto(f"{acme.bed.address}/console/gwi/approvals")
-            await adam.goto(f"{acme.bed.address}/console/gwi/runs/{run_id}")
+            await approvals.goto(f"{acme.console.address}/console/gwi/approvals")
+            await adam.goto(f"{acme.console.address}/console/gwi/runs/{run_id}")
             await live(adam)
             publisher = adam.get_by_role("region", name="Timeline").get_by_role("row", name="publisher")
             await expect(publisher).to_contain_text("pending")
             for path in ("members", "policy", "approvals", f"runs/{run_id}"):
-                await _check_on_a_phone(approvals, request, f"{acme.bed.address}/console/gwi/{path}")
+                await _check_on_a_phone(approvals, request, f"{acme.console.address}/console/gwi/{path}")
 
-            await approvals.goto(f"{acme.bed.address}/console/gwi/approvals")
+            await approvals.goto(f"{acme.console.address}/console/gwi/approvals")
             await approvals.get_by_role("button", name="Approve").press("Enter")
             dialog = approvals.get_by_role("dialog", name="Approve these changes?")
             await dialog.get_by_role("button", name="Approve").press("Enter")
@@ -212,7 +214,7 @@ async def test_an_issue_becomes_a_pull_request_that_two_people_approved(
             await expect(vera.get_by_text("1 of 2", exact=True)).to_be_visible()
             assert await vera.get_by_role("main").get_by_role("button").count() == 0, "a viewer reads"
             for path in ("", "/signals", "/candidates", candidate, "/runs", "/usage"):
-                await _check_on_a_phone(vera, request, f"{acme.bed.address}/console/gwi{path}")
+                await _check_on_a_phone(vera, request, f"{acme.console.address}/console/gwi{path}")
 
         async with acme.person("adam", candidate) as adam:
             await adam.get_by_role("button", name="Approve").press("Enter")
@@ -229,10 +231,10 @@ async def test_an_issue_becomes_a_pull_request_that_two_people_approved(
             assert "Sign-in is slow" in pull["body"]
             assert acme.harness.github.url in await adam.locator("#effects + ul").inner_html()
 
-            await adam.goto(f"{acme.bed.address}/console/gwi/usage")
+            await adam.goto(f"{acme.console.address}/console/gwi/usage")
             await expect(adam.get_by_text("1 of")).not_to_have_count(0)
             await expect(adam.locator("svg").first).to_be_visible()
-            await adam.goto(f"{acme.bed.address}/console/audit?trail=gwi")
+            await adam.goto(f"{acme.console.address}/console/audit?trail=gwi")
             await expect(adam.get_by_text("pr_created").first).to_be_visible()
             await adam.get_by_role("button", name="Verify").press("Enter")
             await expect(adam.locator("#toast")).to_contain_text("The chain holds")

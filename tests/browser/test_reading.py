@@ -17,7 +17,7 @@ from tests.browser.axe import serious_findings
 from tests.browser.entering import sign_in
 from tests.browser.look import sideways
 from tests.browser.scene import fill
-from tests.console.bed import PASSWORD, Bed, console
+from tests.console.console_harness import PASSWORD, ConsoleHarness, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
 
@@ -49,20 +49,20 @@ _NAMELESS: Final = """() => {
 }"""
 
 
-async def _plant(bed: Bed) -> list[str]:
+async def _plant(harness: ConsoleHarness) -> list[str]:
     """Hostile words wherever outsiders can put them; gives the deliveries' ids."""
-    store, now = bed.runtime.store.tenant("-"), bed.runtime.clock.now()
+    store, now = harness.runtime.store.tenant("-"), harness.runtime.clock.now()
     ids = []
     for number, words in enumerate(HOSTILE):
         words = words.replace("\x00", "")
         local_dispatcher = Endpoint(id=words.replace("/", "")[:60], url="https://x.example", created_at=now)
         await store.commit(put(local_dispatcher), create(Lantern(id=f"l{number}", place=words)))
-        ids += await bed.send(local_dispatcher, json.dumps({"said": words}), type=words[:200])
+        ids += await harness.send(local_dispatcher, json.dumps({"said": words}), type=words[:200])
         await store.commit(create(InboxItem.received(
             tenant_id="-", source="echoes", message_id=f"m{number}", received_at=now, due_at=now,
             reason=words,
         )))  # fmt: skip
-    trail = bed.runtime.audit("-")
+    trail = harness.runtime.audit("-")
     for words in HOSTILE:
         safe = words.replace("\x00", "")
         await trail.append(AuditEntry(action=safe[:100], actor=safe, subject=safe, details={safe: safe}))
@@ -72,34 +72,34 @@ async def _plant(bed: Bed) -> list[str]:
 async def test_hostile_words_stay_words_on_every_page_also_when_swapped_in(
     page: Page, tmp_path: Path
 ) -> None:
-    async with console(tmp_path, services=[lanterns.service]) as bed:
-        await sign_in(page, bed)
+    async with console(tmp_path, services=[lanterns.service]) as harness:
+        await sign_in(page, harness)
         # Swapped in by the live stream first, then loaded.
-        await page.goto(f"{bed.address}/console/deliveries")
+        await page.goto(f"{harness.address}/console/deliveries")
         await expect(page.locator("#live-state")).to_have_text("live")
-        ids = await _plant(bed)
+        ids = await _plant(harness)
         await expect(page.locator("#rows tbody tr")).to_have_count(len(HOSTILE))
         for path in (
             *PAGES,
             *(f"/deliveries/holdfast/{id.replace('/', '%2F')}" for id in ids if "/" not in id),
         ):
-            await page.goto(f"{bed.address}/console{path}")
+            await page.goto(f"{harness.address}/console{path}")
             assert (await page.title()).endswith(" · Holdfast"), path
             assert await page.locator("main script, main img").count() == 0, path
-        await page.goto(f"{bed.address}/console/lanterns?state=dark")
+        await page.goto(f"{harness.address}/console/lanterns?state=dark")
         shown = await page.locator("#rows td.main").all_inner_texts()
         assert shown == [words.replace("\x00", "").strip() for words in HOSTILE[:2]]
 
 
 async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None:
-    async with console(tmp_path, services=[lanterns.service]) as bed:
-        await fill(bed.runtime)
-        await _plant(bed)
+    async with console(tmp_path, services=[lanterns.service]) as harness:
+        await fill(harness.runtime)
+        await _plant(harness)
         await page.set_viewport_size({"width": 390, "height": 844})
-        await page.goto(f"{bed.address}/sign-in")
+        await page.goto(f"{harness.address}/sign-in")
         assert await sideways(page) == 0
-        await sign_in(page, bed)
-        dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+        await sign_in(page, harness)
+        dead = (await Deliveries(harness.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
         for path in (
             *PAGES,
             f"/deliveries/holdfast/{dead}",
@@ -109,7 +109,7 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
             CONNECTION,
             DOCUMENT,
         ):
-            await page.goto(f"{bed.address}/console{path}")
+            await page.goto(f"{harness.address}/console{path}")
             assert await sideways(page) == 0, path
         menu = page.get_by_role("button", name="Menu")
         await expect(page.get_by_role("link", name="Audit")).to_be_hidden()
@@ -120,10 +120,10 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
 
 
 async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        await fill(bed.runtime)
-        await bed.signed_in("ann")
-        await page.goto(f"{bed.address}/console/dead-letters")
+    async with console(tmp_path) as harness:
+        await fill(harness.runtime)
+        await harness.signed_in("ann")
+        await page.goto(f"{harness.address}/console/dead-letters")
         await expect(page.get_by_role("textbox", name="Name")).to_be_focused()
         await page.keyboard.type("ann")
         await page.keyboard.press("Tab")
@@ -160,11 +160,11 @@ async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_pa
 
 
 async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) -> None:
-    async with console(tmp_path, services=[lanterns.service]) as bed:
-        await fill(bed.runtime)
-        await sign_in(page, bed)
+    async with console(tmp_path, services=[lanterns.service]) as harness:
+        await fill(harness.runtime)
+        await sign_in(page, harness)
         for path in PAGES:
-            await page.goto(f"{bed.address}/console{path}")
+            await page.goto(f"{harness.address}/console{path}")
             assert await page.evaluate(_NAMELESS) == [], path
             assert await page.locator("h1").count() == 1, path
 
@@ -172,10 +172,10 @@ async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) 
 async def test_the_overviews_charts_are_accessible_and_their_links_reached_with_the_keyboard(
     page: Page, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    async with console(tmp_path) as bed:
-        await fill(bed.runtime)
-        await sign_in(page, bed)
-        await page.goto(f"{bed.address}/console")
+    async with console(tmp_path) as harness:
+        await fill(harness.runtime)
+        await sign_in(page, harness)
+        await page.goto(f"{harness.address}/console")
         await page.locator("#activity summary").focus()
         await page.keyboard.press("Enter")
         first = page.locator("#activity tbody a").first

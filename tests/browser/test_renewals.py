@@ -21,7 +21,7 @@ from tests.browser.renewals_page import (
     picture,
     renewals,
 )
-from tests.console.bed import Bed
+from tests.console.console_harness import ConsoleHarness
 from tests.services.renewals.calculation_fixtures import runner_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -33,9 +33,9 @@ PAGE: Final = 20
 
 
 async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path, work=False) as (bed, _):
-        await scene.settle(bed.runtime, residents=MANY)
-        await come_in(page, bed, HOUSE)
+    async with renewals(tmp_path, work=False) as (harness, _):
+        await scene.settle(harness.runtime, residents=MANY)
+        await come_in(page, harness, HOUSE)
         await expect(page.get_by_text("This property was not calculated yet.")).to_be_visible()
 
         await page.get_by_label("As of").fill("2026-03-01")
@@ -43,12 +43,12 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         await expect(page.locator("#toast")).to_have_text("The calculation has begun.")
         await expect(page.get_by_text("Waiting for a worker to calculate as of 2026-03-01.")).to_be_visible()
 
-        job = await _work_until_half_way(bed)
+        job = await _work_until_half_way(harness)
         await expect(page.get_by_text(f"{job.scored} of {MANY} residents")).to_be_visible()
         assert await page.locator("progress").get_attribute("value") == str(job.scored)
         await picture(page, "progress")
 
-        working = asyncio.create_task(bed.runtime.runner.run(asyncio.Event()))
+        working = asyncio.create_task(harness.runtime.runner.run(asyncio.Event()))
         await expect(page.locator("#rows tbody tr")).to_have_count(30)
         await expect(page.locator("#standing .figure").first).to_contain_text(str(MANY))
         await expect(page.locator("progress")).to_have_count(0)
@@ -58,13 +58,13 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def _work_until_half_way(bed: Bed) -> CalculationJob:
+async def _work_until_half_way(harness: ConsoleHarness) -> CalculationJob:
     """A worker that is gone once it has kept a part; one that was done before that begins another run."""
-    jobs = scene.renewals_of(bed.runtime).jobs(scene.TENANT)
-    store = bed.runtime.store.tenant(scene.TENANT)
+    jobs = scene.renewals_of(harness.runtime).jobs(scene.TENANT)
+    store = harness.runtime.store.tenant(scene.TENANT)
     async with asyncio.timeout(60):
         while True:
-            await _work_until_some(bed)
+            await _work_until_some(harness)
             state = await store.get(PropertyState, PROPERTY)
             assert state is not None
             job = await jobs.get(state.doc.job_id)
@@ -74,12 +74,12 @@ async def _work_until_half_way(bed: Bed) -> CalculationJob:
                 await jobs.start(PROPERTY, as_of=job.as_of_date)
 
 
-async def _work_until_some(bed: Bed) -> None:
-    store = bed.runtime.store.tenant(scene.TENANT)
+async def _work_until_some(harness: ConsoleHarness) -> None:
+    store = harness.runtime.store.tenant(scene.TENANT)
     subscription = store.watch(CalculationJob)
     state = await store.get(PropertyState, PROPERTY)
     assert state is not None
-    working = asyncio.create_task(runner_of(bed.runtime.store, page=PAGE).run(asyncio.Event()))
+    working = asyncio.create_task(runner_of(harness.runtime.store, page=PAGE).run(asyncio.Event()))
     while True:
         job = await store.get(CalculationJob, state.doc.job_id)
         assert job is not None
@@ -92,10 +92,10 @@ async def _work_until_some(bed: Bed) -> None:
 
 
 async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await come_in(page, bed, "/console/renewals")
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms)
+        await come_in(page, harness, "/console/renewals")
         await _tab_to(page, "Mill Gardens 1")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Mill Gardens 1")).to_be_visible()
@@ -148,21 +148,21 @@ async def _narrow_bars(page: Page) -> int:
 async def test_a_viewer_with_a_phone_sees_everything_as_text_and_has_nothing_to_press(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.fill(bed.runtime, rms)
-        await scene.rename(bed.runtime, HOSTILE)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.fill(harness.runtime, rms)
+        await scene.rename(harness.runtime, HOSTILE)
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.emulate_media(color_scheme="dark")
-        await come_in(page, bed, "/console/renewals", role="viewer")
-        for name, path in (await scene.paths(bed.runtime)).items():
-            await page.goto(f"{bed.address}/console{path}")
+        await come_in(page, harness, "/console/renewals", role="viewer")
+        for name, path in (await scene.paths(harness.runtime)).items():
+            await page.goto(f"{harness.address}/console{path}")
             await expect(page.locator("h1")).to_be_visible()
             assert await sideways(page) == 0, name
             assert await page.locator("main [data-act], main [data-form], main .pick").count() == 0, name
             assert await page.locator("img[src=x], main script").count() == 0, name
             assert await cut_off(page) == [], name
             assert await _narrow_bars(page) == 0, name
-        await page.goto(f"{bed.address}{HOUSE}?tier=high")
+        await page.goto(f"{harness.address}{HOUSE}?tier=high")
         await expect(page.locator("#rows .main a").first).to_have_text(HOSTILE)
         await picture(page, "phone")
         async with page.expect_download() as coming:

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, _):
-        await scene.settle(bed.runtime, residents=120)
+    async with renewals(tmp_path) as (harness, _):
+        await scene.settle(harness.runtime, residents=120)
         for months_back in (2, 1, 0):
-            await scene.calculate(bed.runtime, months_back=months_back)
-        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
+            await scene.calculate(harness.runtime, months_back=months_back)
+        run = await scene.renewals_of(harness.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
-        await come_in(page, bed, "/console/renewals")
+        await come_in(page, harness, "/console/renewals")
         await expect(page.locator("#rows")).to_contain_text(f"{run.high} high")
         await picture(page, "portfolio")
         await page.get_by_role("link", name="Mill Gardens 1").click()
@@ -58,7 +58,7 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
         await expect(rows).to_have_count(min(30, run.high))
         assert {*await rows.locator(".risk .state:first-of-type").all_inner_texts()} == {"high"}
         await page.get_by_label("Sort by").select_option("lease end")
-        await expect(page).to_have_url(f"{bed.address}{HOUSE}?tier=high&sort=days")
+        await expect(page).to_have_url(f"{harness.address}{HOUSE}?tier=high&sort=days")
 
         await page.get_by_role("link", name=f"{run.total_residents} residents").click()
         await page.get_by_role("link", name="More").click()
@@ -79,14 +79,14 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
 async def test_an_earlier_run_is_chosen_compared_shared_and_taken_away_as_a_file(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms)
         for months_back in (3, 0):
-            await scene.calculate(bed.runtime, months_back=months_back)
-        portfolio = scene.renewals_of(bed.runtime).portfolio("-")
+            await scene.calculate(harness.runtime, months_back=months_back)
+        portfolio = scene.renewals_of(harness.runtime).portfolio("-")
         (latest, older), _ = await portfolio.runs.all(PROPERTY)
-        await come_in(page, bed, HOUSE)
+        await come_in(page, harness, HOUSE)
         await expect(page.locator("[data-picked]")).to_have_count(1)
         await page.locator("select[name=run]").select_option(older.job_id)
         await expect(page.locator("#standing .notice")).to_contain_text(f"as of {older.as_of_date}")
@@ -116,23 +116,23 @@ async def test_an_earlier_run_is_chosen_compared_shared_and_taken_away_as_a_file
         assert await shared.locator("#rows").inner_text() == await page.locator("#rows").inner_text()
         await shared.get_by_role("link", name="See the latest").click()
         await expect(shared.locator("#standing .notice")).to_have_count(0)
-        await expect(shared).to_have_url(f"{bed.address}{HOUSE}?tier=high")
+        await expect(shared).to_have_url(f"{harness.address}{HOUSE}?tier=high")
         await shared.get_by_label("Pages of this property").get_by_role("link", name="Runs").click()
         await expect(shared.locator("#rows tbody tr")).to_have_count(2)
         await picture(shared, "runs")
         await shared.get_by_role("link", name=re.compile(r"\d\d:\d\d")).nth(1).click()
         await expect(shared.locator("#standing .notice")).to_contain_text("An earlier run")
-        await shared.goto(f"{bed.address}{HOUSE}?run=run-lost")
+        await shared.goto(f"{harness.address}{HOUSE}?run=run-lost")
         await expect(shared.get_by_text("choose one of its runs")).to_be_visible()
         await shared.close()
 
 
 async def test_going_back_shows_the_filters_of_the_page_it_goes_back_to(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, _):
-        await scene.settle(bed.runtime)
+    async with renewals(tmp_path) as (harness, _):
+        await scene.settle(harness.runtime)
         for months_back in (2, 1, 0):
-            await scene.calculate(bed.runtime, months_back=months_back)
-        await come_in(page, bed, f"{HOUSE}?sort=days")
+            await scene.calculate(harness.runtime, months_back=months_back)
+        await come_in(page, harness, f"{HOUSE}?sort=days")
         runs = page.locator("select[name=run]")
         # By keyboard, one choice after the other: each is shown at once, and none loses the place.
         await runs.focus()
@@ -147,10 +147,10 @@ async def test_going_back_shows_the_filters_of_the_page_it_goes_back_to(page: Pa
         await page.get_by_label("Find").fill("kim")
         await page.keyboard.press("Enter")
         await page.get_by_role("link", name="Clear").click()
-        await expect(page).to_have_url(f"{bed.address}{HOUSE}?sort=days&run={second}")
+        await expect(page).to_have_url(f"{harness.address}{HOUSE}?sort=days&run={second}")
         for _ in range(4):
             await page.go_back()
-        await expect(page).to_have_url(f"{bed.address}{HOUSE}?sort=days")
+        await expect(page).to_have_url(f"{harness.address}{HOUSE}?sort=days")
         await expect(page.locator("#standing .notice", has_text="An earlier run")).to_have_count(0)
         await expect(runs).to_have_value("")
         await expect(page.get_by_label("Find")).to_have_value("")
@@ -159,10 +159,10 @@ async def test_going_back_shows_the_filters_of_the_page_it_goes_back_to(page: Pa
 async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.fill(bed.runtime, rms)
-        shown = await scene.paths(bed.runtime)
-        await come_in(page, bed, f"/console{shown['renewals-resident']}")
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.fill(harness.runtime, rms)
+        shown = await scene.paths(harness.runtime)
+        await come_in(page, harness, f"/console{shown['renewals-resident']}")
         await expect(page.locator("#resident svg.plot polyline.level")).to_have_count(2)
         drawn = page.get_by_role("img", name="Score over 6 runs, from 0 to 100")
         await expect(drawn).to_be_visible()
@@ -172,16 +172,16 @@ async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
         await page.get_by_title("Everybody in this run").last.click()
         await expect(page.locator("#standing .notice")).to_contain_text("An earlier run")
 
-        await open_page(page, bed, "/console/renewals/calibration")
+        await open_page(page, harness, "/console/renewals/calibration")
         await expect(page.locator(".tall svg rect.tone-accent").first).to_be_visible()
-        found = await scene.renewals_of(bed.runtime).outcomes("-").calibration()
+        found = await scene.renewals_of(harness.runtime).outcomes("-").calibration()
         assert found.auc is not None
         await expect(page.locator(".figures")).to_contain_text(f"{found.auc:.2f}")
         await picture(page, "calibration")
         await page.get_by_label("Property").select_option("Park Lofts 3")
         await expect(page.get_by_text("No outcomes yet.")).to_be_visible()
 
-        await open_page(page, bed, f"{HOUSE}/what-if")
+        await open_page(page, harness, f"{HOUSE}/what-if")
         await expect(page.get_by_text("0 of 60 residents would change their tier.")).to_be_visible()
         await page.get_by_label("Lease ends soon").fill("70")
         await expect(page.locator("[data-sum]")).to_have_text("The weights add up to 130")
@@ -189,9 +189,9 @@ async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
         await expect(page.get_by_role("alert")).to_have_text("The weights add up to 130, not 100.")
         for label, points in (("No renewal offer", "0"), ("Market rent above rent", "5")):
             await page.get_by_label(label).fill(points)
-        before = await bed.runtime.store.privileged().count(Query(CalculationJob))
+        before = await harness.runtime.store.privileged().count(Query(CalculationJob))
         await page.get_by_role("button", name="Try").click()
         await expect(page.get_by_role("heading", name="Who would move")).to_be_visible()
         await picture(page, "what-if")
-        after = await bed.runtime.store.privileged().count(Query(CalculationJob))
+        after = await harness.runtime.store.privileged().count(Query(CalculationJob))
         assert before == after

@@ -28,10 +28,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.calculate(bed.runtime)
-        await come_in(page, bed, HOUSE)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.calculate(harness.runtime)
+        await come_in(page, harness, HOUSE)
         await expect(rms_cells(page).first).to_have_text("not sent")
         await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
         await page.get_by_role("button", name="Set").click()
@@ -60,7 +60,7 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await expect(page.locator("#rows tbody .sent .state", has_text="delivered")).to_have_count(4)
         await expect(many).to_be_disabled()
 
-        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
+        run = await scene.renewals_of(harness.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
         await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
         await confirm(page, f"Send {run.high}", says=f"each of {run.high} residents at high risk")
@@ -75,11 +75,11 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
 async def test_what_is_typed_and_a_secret_shown_once_outlast_refreshes_and_the_session(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path, work=False) as (bed, rms):
-        await scene.settle(bed.runtime, per_property=20)
-        await come_in(page, bed, HOUSE)
+    async with renewals(tmp_path, work=False) as (harness, rms):
+        await scene.settle(harness.runtime, per_property=20)
+        await come_in(page, harness, HOUSE)
         await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
-        jobs = scene.renewals_of(bed.runtime).jobs(scene.TENANT)
+        jobs = scene.renewals_of(harness.runtime).jobs(scene.TENANT)
         await jobs.start(PROPERTY, as_of=date(2026, 3, 1), by="scene")
         await expect(page.get_by_text("Waiting for a worker to calculate as of 2026-03-01.")).to_be_visible()
         await expect(page.get_by_label("Send to")).to_have_value(rms.webhook_url(PROPERTY))
@@ -102,16 +102,16 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.services.renewals.operations.AT_ONCE_MAX", 1)
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await scene.calculate(bed.runtime)
-        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms)
+        await scene.calculate(harness.runtime)
+        run = await scene.renewals_of(harness.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
         assert run.high > 1
     # Nobody works now, so that the job stands still where the page can be looked at.
-    async with renewals(tmp_path, work=False) as (bed, rms):
-        await come_in(page, bed, HOUSE)
+    async with renewals(tmp_path, work=False) as (harness, rms):
+        await come_in(page, harness, HOUSE)
         await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
         await confirm(page, f"Send {run.high}", says=f"each of {run.high} residents at high risk")
         begun = f"Sending {run.high} residents to the RMS; 0 done."
@@ -120,7 +120,7 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
         await expect(page.locator("#standing")).to_contain_text(said)
         await picture(page, "sending-many")
         stop = asyncio.Event()
-        working = asyncio.create_task(bed.runtime.runner.run(stop))
+        working = asyncio.create_task(harness.runtime.runner.run(stop))
         await expect(page.locator("#rows tbody .sent .state", has_text="pending")).to_have_count(run.high)
         await expect(page.locator("progress")).to_have_count(0)
         await not_reloaded(page)
@@ -131,12 +131,12 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
 async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_arrive(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms, waits_s=(600.0,))
-        await scene.calculate(bed.runtime)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms, waits_s=(600.0,))
+        await scene.calculate(harness.runtime)
         rms.run(Behave(failure_rate=1.0, failure_status=503))
-        await come_in(page, bed, HOUSE)
+        await come_in(page, harness, HOUSE)
         for row in range(3):
             await page.locator("#rows input[name=resident]").nth(row).check()
         await page.locator("[data-picked]").click()
@@ -144,10 +144,10 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(page.locator("#rows tbody .sent .state", has_text="failed")).to_have_count(3)
         await picture(page, "retrying")
         other = await page.context.new_page()
-        await open_page(other, bed, f"/console/deliveries?outbox=renewals&endpoint={PROPERTY}")
+        await open_page(other, harness, f"/console/deliveries?outbox=renewals&endpoint={PROPERTY}")
         await expect(other.locator("#rows tbody tr")).to_have_count(3)
         await other.close()
-        await scene.hurry(bed.runtime)
+        await scene.hurry(harness.runtime)
         await expect(page.locator("#rows tbody .sent .state", has_text="dead")).to_have_count(3)
         await expect(page.locator("#ways .count.bad")).to_have_text("3")
         await not_reloaded(page)
@@ -166,7 +166,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await page.get_by_label("Resolved otherwise").fill("told them by telephone")
         await page.get_by_role("button", name="Resolve").click()
         await expect(page.get_by_text(": told them by telephone")).to_be_visible()
-        await page.goto(f"{bed.address}/console/dead-letters?outbox=renewals")
+        await page.goto(f"{harness.address}/console/dead-letters?outbox=renewals")
         await page.get_by_role("button", name="Replay all").click()
         await confirm(page, "Replay 1", says="Sends 1 dead letters again")
         await expect(page.locator("#toast")).to_have_text("1 are in flight again.")
@@ -174,7 +174,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
 
-        await page.goto(f"{bed.address}/console/deliveries?outbox=renewals&status=delivered")
+        await page.goto(f"{harness.address}/console/deliveries?outbox=renewals&status=delivered")
         await page.locator("#rows tbody a").first.click()
         await expect(page.locator("#delivery tbody tr")).to_have_count(3)
         await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])
@@ -184,11 +184,11 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
 async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_once(
     page: Page, tmp_path: Path
 ) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await scene.calculate(bed.runtime)
-        await come_in(page, bed, HOUSE)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms)
+        await scene.calculate(harness.runtime)
+        await come_in(page, harness, HOUSE)
         rows = page.locator("#rows tbody tr")
         await rows.first.locator("summary").click()
         for row in (0, 1):
@@ -207,7 +207,7 @@ async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_
         # The dialogs of both tabs are open before either is answered.
         await page.locator("[data-picked]").click()
         other = await page.context.new_page()
-        await open_page(other, bed, HOUSE)
+        await open_page(other, harness, HOUSE)
         await rms_cells(other).first.get_by_role("button", name="Send to RMS").click()
         await confirm(other, "Send", says="Sends one event:")
         await page.bring_to_front()
@@ -224,12 +224,12 @@ async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_
 
 
 async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await scene.calculate(bed.runtime)
+    async with renewals(tmp_path) as (harness, rms):
+        await scene.settle(harness.runtime)
+        await scene.connect(harness.runtime, rms)
+        await scene.calculate(harness.runtime)
         rms.run(Behave(failure_rate=1.0, failure_status=410))
-        await come_in(page, bed, HOUSE)
+        await come_in(page, harness, HOUSE)
         await rms_cells(page).first.get_by_role("button", name="Send to RMS").click()
         await confirm(page, "Send", says="Sends one event:")
         standing = page.locator("#standing .notice")

@@ -9,7 +9,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.entering import live, not_reloaded, sign_in
 from tests.browser.look import sideways
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.console.workshop import Order, Workshop, runs_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 async def test_a_run_is_watched_step_by_step_and_cancelled(page: Page, tmp_path: Path) -> None:
     workshop = Workshop()
-    async with console(tmp_path, services=[workshop.service()], work=True) as bed:
-        await sign_in(page, bed)
+    async with console(tmp_path, services=[workshop.service()], work=True) as harness:
+        await sign_in(page, harness)
         await page.get_by_role("link", name="Runs", exact=True).click()
         await live(page)
         await expect(page.get_by_text("No runs like this.")).to_be_visible()
-        runs = runs_of(bed.runtime)
+        runs = runs_of(harness.runtime)
         run = await runs.start(workshop.chair, input={"wood": "oak"})
         row = page.locator("#rows tbody tr")
         await expect(row.locator(".state")).to_have_text("running")
@@ -54,11 +54,11 @@ async def test_a_services_run_that_waits_goes_on_by_keyboard_on_a_phone(page: Pa
     workshop = Workshop()
     workshop.saw.set()
     workshop.dry = False
-    async with console(tmp_path, services=[workshop.service()], work=True) as bed:
-        run = await runs_of(bed.runtime, kind=Order).start(workshop.chair)
+    async with console(tmp_path, services=[workshop.service()], work=True) as harness:
+        run = await runs_of(harness.runtime, kind=Order).start(workshop.chair)
         await page.set_viewport_size({"width": 390, "height": 844})
-        await sign_in(page, bed)
-        await page.goto(f"{bed.address}/console/runs")
+        await sign_in(page, harness)
+        await page.goto(f"{harness.address}/console/runs")
         await page.get_by_label("Kept in").select_option("orders")
         await expect(page.locator("#rows")).to_contain_text("waits for something to happen")
         assert await sideways(page) == 0

@@ -39,7 +39,7 @@ class Running(Protocol):
 
 
 async def connect(
-    bed: Running,
+    harness: Running,
     setting: Setting,
     email: str,
     *,
@@ -47,7 +47,7 @@ async def connect(
     scopes: Sequence[str] = (CALENDAR_SCOPE,),
 ) -> ConnectionFields:
     """Somebody goes to Google, consents, and comes back."""
-    connections = bed.runtime.connections
+    connections = harness.runtime.connections
     started = await connections.start(
         "google", scopes=scopes, redirect_uri=BACK, tenant_id=tenant_id, hint=email
     )

@@ -17,7 +17,7 @@ from holdfast.kit.outbox import DeadLetter
 from holdfast.kit.runs import RunDocument
 from holdfast.runtime.document_registry import documents_of
 from holdfast.store import create
-from tests.console.bed import Bed, Visitor, console
+from tests.console.console_harness import ConsoleHarness, Visitor, console
 from tests.http.tenant_documents import seed
 from tests.operations.outboxes import SERVICES, Setting
 
@@ -34,14 +34,14 @@ ROUTES = (
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=SERVICES) as made:
         yield made
 
 
-async def _seed(bed: Bed) -> None:
+async def _seed(harness: ConsoleHarness) -> None:
     for tenant_id, marker in MARKERS.items():
-        await seed(bed.runtime.store, documents_of(SERVICES), tenant_id, marker)
+        await seed(harness.runtime.store, documents_of(SERVICES), tenant_id, marker)
 
 
 def _rows(text: str) -> list[str]:
@@ -52,9 +52,11 @@ def _selector(text: str) -> str:
     return text.partition('<form class="tenant-choice"')[2].partition("</form>")[0]
 
 
-async def test_every_list_shows_all_tenants_rows_and_each_leads_to_its_own_tenant(bed: Bed) -> None:
-    await _seed(bed)
-    ann = await bed.signed_in("ann")
+async def test_every_list_shows_all_tenants_rows_and_each_leads_to_its_own_tenant(
+    harness: ConsoleHarness,
+) -> None:
+    await _seed(harness)
+    ann = await harness.signed_in("ann")
     for path in LISTS:
         text = await ann.page(f"/console{path}")
         assert ">Tenant</th>" in text, path
@@ -72,9 +74,11 @@ async def test_every_list_shows_all_tenants_rows_and_each_leads_to_its_own_tenan
                 assert (await ann.ask("GET", first))[0] == 200, first
 
 
-async def test_choosing_a_tenant_keeps_to_it_in_every_link_and_the_question_in_the_selector(bed: Bed) -> None:
-    await _seed(bed)
-    ann = await bed.signed_in("ann")
+async def test_choosing_a_tenant_keeps_to_it_in_every_link_and_the_question_in_the_selector(
+    harness: ConsoleHarness,
+) -> None:
+    await _seed(harness)
+    ann = await harness.signed_in("ann")
     text = await ann.page("/console/deliveries?status=all&tenant=acme&outbox=holdfast")
     assert ">Tenant</th>" not in text
     assert MARKERS["other"] not in text
@@ -88,16 +92,18 @@ async def test_choosing_a_tenant_keeps_to_it_in_every_link_and_the_question_in_t
     assert 'href="/console/runs"' in await ann.page("/console/deliveries")
 
 
-async def test_a_document_reached_without_its_tenant_is_shown_with_acts_on_that_tenant(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_a_document_reached_without_its_tenant_is_shown_with_acts_on_that_tenant(
+    harness: ConsoleHarness,
+) -> None:
+    setting = Setting(harness.runtime)
     delivery_id = await setting.deliver(await setting.endpoint(), "windfall")
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     shown = await ann.page(f"/console/deliveries/orchard/{delivery_id}")
     assert f"/api/v1/deliveries/orchard/{delivery_id}/cancel?tenant=acme" in shown
     assert (await ann.act(f"/api/v1/deliveries/orchard/{delivery_id}/cancel?tenant=acme"))[0] == 200
 
 
-async def test_pages_over_all_tenants_go_on_where_the_last_ended(bed: Bed) -> None:
+async def test_pages_over_all_tenants_go_on_where_the_last_ended(harness: ConsoleHarness) -> None:
     for tenant_id in ("acme", "other"):
         letters = [
             DeadLetter(
@@ -106,8 +112,8 @@ async def test_pages_over_all_tenants_go_on_where_the_last_ended(bed: Bed) -> No
             )
             for n in range(40)
         ]  # fmt: skip
-        await bed.runtime.store.tenant(tenant_id).commit(*map(create, letters))
-    ann, path, seen = await bed.signed_in("ann"), "/console/dead-letters?outbox=holdfast", list[str]()
+        await harness.runtime.store.tenant(tenant_id).commit(*map(create, letters))
+    ann, path, seen = await harness.signed_in("ann"), "/console/dead-letters?outbox=holdfast", list[str]()
     for rows in (50, 30):
         text = await ann.page(path)
         seen += re.findall(r'data-key="([^"]+)"', text)
@@ -118,11 +124,11 @@ async def test_pages_over_all_tenants_go_on_where_the_last_ended(bed: Bed) -> No
     assert len(set(seen)) == 80
 
 
-async def test_filters_over_all_tenants_find_what_one_tenant_has(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_filters_over_all_tenants_find_what_one_tenant_has(harness: ConsoleHarness) -> None:
+    setting = Setting(harness.runtime)
     delivery_id = await setting.deliver(await setting.endpoint(), "windfall")
     await setting.kill(delivery_id)
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     for path in (
         "/deliveries?outbox=orchard&endpoint=tree-1", "/deliveries?outbox=orchard&q=windfall",
         f"/deliveries?outbox=orchard&q={delivery_id}", "/dead-letters?outbox=orchard&endpoint=tree-1",
@@ -131,9 +137,11 @@ async def test_filters_over_all_tenants_find_what_one_tenant_has(bed: Bed) -> No
     assert not _rows(await ann.page("/console/deliveries?outbox=orchard&endpoint=none"))
 
 
-async def test_a_person_with_one_tenant_sees_no_selector_and_never_another_tenant(bed: Bed) -> None:
-    await _seed(bed)
-    ben = await bed.signed_in("ben", role="owner", tenant_id="acme")
+async def test_a_person_with_one_tenant_sees_no_selector_and_never_another_tenant(
+    harness: ConsoleHarness,
+) -> None:
+    await _seed(harness)
+    ben = await harness.signed_in("ben", role="owner", tenant_id="acme")
     text = await ben.page("/console/deliveries?status=all")
     assert not _selector(text)
     assert ">Tenant</th>" not in text
@@ -142,11 +150,11 @@ async def test_a_person_with_one_tenant_sees_no_selector_and_never_another_tenan
         assert (await ben.ask("GET", path))[0] == 403, path
 
 
-async def test_a_role_in_a_tenant_named_like_all_of_them_is_no_role_in_all(bed: Bed) -> None:
-    await _seed(bed)
+async def test_a_role_in_a_tenant_named_like_all_of_them_is_no_role_in_all(harness: ConsoleHarness) -> None:
+    await _seed(harness)
     with pytest.raises(WrongTenantError, match="stands for all tenants"):
-        bed.runtime.store.tenant("*")
-    eve = await bed.signed_in("eve", role="owner", tenant_id="*")
+        harness.runtime.store.tenant("*")
+    eve = await harness.signed_in("eve", role="owner", tenant_id="*")
     for path in (*LISTS, ""):
         assert (await eve.ask("GET", f"/console{path}"))[0] == 403, path
     for route in ROUTES:
@@ -160,10 +168,12 @@ async def _listed(caller: Visitor, route: str, token: str) -> set[str]:
     return {one["tenantId"] for one in msgspec.json.decode(text)["items"]}
 
 
-async def test_http_lists_all_tenants_to_platform_tokens_unless_they_name_one(bed: Bed) -> None:
-    await _seed(bed)
-    token = await ApiTokens(bed.runtime.store).create("ops", role="admin")
-    caller = bed.visitor()
+async def test_http_lists_all_tenants_to_platform_tokens_unless_they_name_one(
+    harness: ConsoleHarness,
+) -> None:
+    await _seed(harness)
+    token = await ApiTokens(harness.runtime.store).create("ops", role="admin")
+    caller = harness.visitor()
     for route in ROUTES:
         assert {"acme", "other"} <= await _listed(caller, route, token), route
         join = "&" if "?" in route else "?"
@@ -180,13 +190,13 @@ async def test_lists_over_all_tenants_are_indexed_on_every_engine(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
     url = request.getfixturevalue(f"{engine}_url")
-    async with console(tmp_path, services=SERVICES, store=url) as bed:
-        await _seed(bed)
-        now = bed.runtime.clock.now()
+    async with console(tmp_path, services=SERVICES, store=url) as harness:
+        await _seed(harness)
+        now = harness.runtime.clock.now()
         for tenant_id in MARKERS:
             run = RunDocument(tenant_id=tenant_id, type="sync", created_at=now, updated_at=now)
-            await bed.runtime.store.tenant(tenant_id).commit(create(run))
-        ann = await bed.signed_in("ann")
+            await harness.runtime.store.tenant(tenant_id).commit(create(run))
+        ann = await harness.signed_in("ann")
         for path in (
             *LISTS, "/deliveries?status=pending", "/endpoints?status=active", "/runs?status=pending",
             "/runs?type=sync", "/runs?type=sync&status=pending", "/connections?status=connected",

@@ -11,20 +11,20 @@ import pytest
 
 from holdfast.console.api_reference import ApiReference
 from holdfast.runtime import find_services
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     services = [one for one in find_services() if one.name in ("renewals", "gwi")]
     async with console(tmp_path, services=services) as made:
         yield made
 
 
-async def test_every_operation_is_listed_and_has_a_page_of_its_own(bed: Bed) -> None:
-    vic = await bed.signed_in("vic", role="viewer")
+async def test_every_operation_is_listed_and_has_a_page_of_its_own(harness: ConsoleHarness) -> None:
+    vic = await harness.signed_in("vic", role="viewer")
     text = await vic.page("/docs")
-    described = bed.surface.app.state.openapi()
+    described = harness.surface.app.state.openapi()
     operations = [one for methods in described["paths"].values() for one in methods.values()]
     assert len(operations) > 100
     for operation in operations:
@@ -35,8 +35,8 @@ async def test_every_operation_is_listed_and_has_a_page_of_its_own(bed: Bed) -> 
     assert 'aria-current="page">API</a>' in text
 
 
-async def test_a_page_shows_parameters_fields_an_example_and_who_may_call(bed: Bed) -> None:
-    vic = await bed.signed_in("vic", role="viewer")
+async def test_a_page_shows_parameters_fields_an_example_and_who_may_call(harness: ConsoleHarness) -> None:
+    vic = await harness.signed_in("vic", role="viewer")
     page = await vic.page("/docs/tokens_create")
     assert "POST" in page
     assert "/api/v1/tokens" in page
@@ -50,25 +50,25 @@ async def test_a_page_shows_parameters_fields_an_example_and_who_may_call(bed: B
     assert "<code>items[].steps[].name</code>" in page
 
 
-async def test_an_answer_without_end_is_described_and_not_tried(bed: Bed) -> None:
-    page = await (await bed.signed_in("vic", role="viewer")).page("/docs/changes")
+async def test_an_answer_without_end_is_described_and_not_tried(harness: ConsoleHarness) -> None:
+    page = await (await harness.signed_in("vic", role="viewer")).page("/docs/changes")
     assert "curl -N" in page
     assert 'id="token"' not in page
 
 
-async def test_words_narrow_the_list(bed: Bed) -> None:
-    vic = await bed.signed_in("vic", role="viewer")
+async def test_words_narrow_the_list(harness: ConsoleHarness) -> None:
+    vic = await harness.signed_in("vic", role="viewer")
     found = await vic.page("/docs?q=post%20tokens")
     assert set(re.findall(r'href="/docs/(\w+)"', found)) == {"tokens_create", "tokens_revoke"}
     assert "No operation has these words" in await vic.page("/docs?q=nonsense")
     assert "There is no operation" in await vic.page("/docs/nonsense", 404)
 
 
-async def test_strangers_sign_in_first_and_pages_load_nothing_from_elsewhere(bed: Bed) -> None:
+async def test_strangers_sign_in_first_and_pages_load_nothing_from_elsewhere(harness: ConsoleHarness) -> None:
     for path in ("/docs", "/docs/tokens_create"):
-        status, _, headers = await bed.visitor().ask("GET", path)
+        status, _, headers = await harness.visitor().ask("GET", path)
         assert (status, headers["location"]) == (303, f"/sign-in?next={path.replace('/', '%2F')}")
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     for path in ("/docs", "/docs/tokens_create"):
         _, page, headers = await ann.ask("GET", path)
         assert "script-src 'self'" in headers["content-security-policy"]
@@ -80,14 +80,14 @@ async def test_strangers_sign_in_first_and_pages_load_nothing_from_elsewhere(bed
 
 async def test_a_service_that_is_served_alone_is_shown_at_the_root(tmp_path: Path) -> None:
     services = [one for one in find_services() if one.name == "renewals"]
-    async with console(tmp_path, services=services, at_root=True) as bed:
-        vic = await bed.signed_in("vic", role="viewer")
+    async with console(tmp_path, services=services, at_root=True) as harness:
+        vic = await harness.signed_in("vic", role="viewer")
         assert "<code>/api/v1/portfolio</code>" in await vic.page("/docs?q=portfolio")
         assert "/api/v1/portfolio" in await vic.page("/docs/renewals_portfolio")
 
 
-async def test_every_example_has_what_is_required(bed: Bed) -> None:
-    described = bed.surface.app.state.openapi()
+async def test_every_example_has_what_is_required(harness: ConsoleHarness) -> None:
+    described = harness.surface.app.state.openapi()
     reference = ApiReference(described)
     for methods in described["paths"].values():
         for operation in methods.values():

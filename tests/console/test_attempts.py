@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 
 from holdfast.kit.outbox import Delivery
-from tests.console.bed import TENANT, console
+from tests.console.console_harness import TENANT, console
 from tests.kit.eventually import until_found
 from tests.kit.outbox_fixture import answer, receiving
 
@@ -15,16 +15,16 @@ SAID = answer(500, "x-request-id: <r-7>", "set-cookie: sid=open-sesame", body="<
 
 
 async def test_an_attempt_is_inspected_on_its_page_and_by_the_api(tmp_path: Path) -> None:
-    async with receiving(lambda _: SAID) as receiver, console(tmp_path, work=True) as bed:
-        endpoint = await bed.endpoint(receiver.url().replace("x=1", "token=hush"))
-        (id,) = await bed.send(endpoint, '{"lease": 7}')
+    async with receiving(lambda _: SAID) as receiver, console(tmp_path, work=True) as harness:
+        endpoint = await harness.endpoint(receiver.url().replace("x=1", "token=hush"))
+        (id,) = await harness.send(endpoint, '{"lease": 7}')
 
         async def dead() -> bool:
-            found = await bed.runtime.store.tenant(TENANT).get(Delivery, id)
+            found = await harness.runtime.store.tenant(TENANT).get(Delivery, id)
             return found is not None and found.doc.status == "dead"
 
         await until_found(dead)
-        vera = await bed.signed_in("vera", role="viewer")
+        vera = await harness.signed_in("vera", role="viewer")
         path = f"/deliveries/holdfast/{id}"
         link = f'href="/console{path}/attempts/1"'
         assert link in await vera.page(f"/console{path}")

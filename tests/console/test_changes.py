@@ -28,14 +28,14 @@ from holdfast.model.access import SERVICE
 from holdfast.runtime import KIT_DOCUMENTS, Runtime
 from holdfast.store import create, put
 from holdfast.testing import ManualClock
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
 from tests.kit.eventually import until
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[lanterns.service]) as made:
         yield made
 
@@ -61,26 +61,26 @@ async def _told(answer: aiohttp.ClientResponse) -> AsyncIterator[set[str]]:
             yield set(json.loads(line.removeprefix(b"data: ")))
 
 
-def _endpoint(bed: Bed, id: str) -> Endpoint:
-    return Endpoint(id=id, url="https://rms.example", created_at=bed.runtime.clock.now())
+def _endpoint(harness: ConsoleHarness, id: str) -> Endpoint:
+    return Endpoint(id=id, url="https://rms.example", created_at=harness.runtime.clock.now())
 
 
-async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
-    async with asyncio.timeout(30), _listening(bed.address, token) as told:
+async def test_a_commit_is_told_by_its_topic(harness: ConsoleHarness) -> None:
+    token = await ApiTokens(harness.runtime.store).create("t", role="admin")
+    async with asyncio.timeout(30), _listening(harness.address, token) as told:
         assert await anext(told) == set()
-        await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
+        await harness.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
         assert "lanterns" in await anext(told)
 
 
-async def test_many_changes_are_told_together(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
-    async with asyncio.timeout(30), _listening(bed.address, token) as told:
+async def test_many_changes_are_told_together(harness: ConsoleHarness) -> None:
+    token = await ApiTokens(harness.runtime.store).create("t", role="admin")
+    async with asyncio.timeout(30), _listening(harness.address, token) as told:
         await anext(told)
         began = time.monotonic()
         for number in range(100):
-            await bed.runtime.store.tenant("-").commit(
-                put(_endpoint(bed, f"e{number}")), put(Lantern(id=str(number)))
+            await harness.runtime.store.tenant("-").commit(
+                put(_endpoint(harness, f"e{number}")), put(Lantern(id=str(number)))
             )
         took, seen, events = time.monotonic() - began, set[str](), 0
         while not {"lanterns", "endpoints"} <= seen:
@@ -95,17 +95,17 @@ async def test_what_another_process_commits_is_told_too(
 ) -> None:
     url = request.getfixturevalue(f"{engine}_url")
     monkeypatch.setattr(hub, "EVERYTHING_S", 90.0)
-    async with console(tmp_path, store=url) as bed:
-        other = await open_store(url, KIT_DOCUMENTS, env=bed.runtime.config.prefix)
-        token = await ApiTokens(bed.runtime.store).create("t", role="admin")
-        subscription = bed.runtime.store.watch(Endpoint)
+    async with console(tmp_path, store=url) as harness:
+        other = await open_store(url, KIT_DOCUMENTS, env=harness.runtime.config.prefix)
+        token = await ApiTokens(harness.runtime.store).create("t", role="admin")
+        subscription = harness.runtime.store.watch(Endpoint)
         try:
             # An engine that begins to listen may notify of everything.
-            await other.tenant("-").commit(create(_endpoint(bed, "first")))
+            await other.tenant("-").commit(create(_endpoint(harness, "first")))
             assert await subscription.wait(30)
-            async with asyncio.timeout(60), _listening(bed.address, token) as told:
+            async with asyncio.timeout(60), _listening(harness.address, token) as told:
                 await anext(told)
-                await other.tenant("-").commit(create(_endpoint(bed, "second")))
+                await other.tenant("-").commit(create(_endpoint(harness, "second")))
                 while "endpoints" not in await anext(told):
                     pass
         finally:
@@ -144,37 +144,39 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
         await store.close()
 
 
-async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_may_listen(harness: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "STREAMS_MAX", 1)
-    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
-    async with asyncio.timeout(30), _listening(bed.address, token) as told:
+    token = await ApiTokens(harness.runtime.store).create("t", role="admin")
+    async with asyncio.timeout(30), _listening(harness.address, token) as told:
         await anext(told)
-        visitor = bed.visitor()
+        visitor = harness.visitor()
         status, text, headers = await visitor.ask(
             "GET", "/api/v1/changes", headers={"authorization": f"Bearer {token}"}
         )
         assert (status, headers["retry-after"]) == (503, "10")
         assert "too many listen" in text
         with pytest.raises(RetryLaterError):
-            bed.surface.changes.stream(SERVICE)
+            harness.surface.changes.stream(SERVICE)
 
 
-async def test_one_caller_cant_take_every_stream(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_caller_cant_take_every_stream(
+    harness: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hub, "STREAMS_PER_CALLER_MAX", 1)
-    tokens = [await ApiTokens(bed.runtime.store).create("t", role="viewer") for _ in range(2)]
-    async with asyncio.timeout(30), _listening(bed.address, tokens[0]) as told:
+    tokens = [await ApiTokens(harness.runtime.store).create("t", role="viewer") for _ in range(2)]
+    async with asyncio.timeout(30), _listening(harness.address, tokens[0]) as told:
         await anext(told)
-        refused = await bed.visitor().ask(
+        refused = await harness.visitor().ask(
             "GET", "/api/v1/changes", headers={"authorization": f"Bearer {tokens[0]}"}
         )
         assert (refused[0], refused[2]["retry-after"]) == (429, "10")
-        async with _listening(bed.address, tokens[1]) as other:
+        async with _listening(harness.address, tokens[1]) as other:
             await anext(other)
 
 
-async def test_of_many_streams_asked_for_at_once_one_caller_gets_its_share(bed: Bed) -> None:
+async def test_of_many_streams_asked_for_at_once_one_caller_gets_its_share(harness: ConsoleHarness) -> None:
     caller = Caller(user_id="user:ann", roles={"acme": "viewer"})
-    streams = [bed.surface.changes.stream(caller) for _ in range(hub.STREAMS_PER_CALLER_MAX + 5)]
+    streams = [harness.surface.changes.stream(caller) for _ in range(hub.STREAMS_PER_CALLER_MAX + 5)]
     begun = [await anext(one, None) for one in streams]
     assert begun.count(frozenset()) == hub.STREAMS_PER_CALLER_MAX
     for one in streams:
@@ -212,14 +214,16 @@ async def test_a_tenants_viewer_learns_nothing_of_what_other_tenants_do(
         await store.close()
 
 
-async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_subscriptions(bed: Bed) -> None:
-    token = await ApiTokens(bed.runtime.store).create("t", role="admin")
+async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_subscriptions(
+    harness: ConsoleHarness,
+) -> None:
+    token = await ApiTokens(harness.runtime.store).create("t", role="admin")
     async with asyncio.timeout(60):
-        async with _listening(bed.address, token) as told:
+        async with _listening(harness.address, token) as told:
             await anext(told)
-            assert bed.surface.changes.listening
-        while bed.surface.changes.listening:
-            await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
+            assert harness.surface.changes.listening
+        while harness.surface.changes.listening:
+            await harness.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
             await asyncio.sleep(0.01)
 
 

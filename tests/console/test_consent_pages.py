@@ -15,7 +15,7 @@ from yarl import URL
 from holdfast.kit.audit import AuditEvent
 from holdfast.simulators.google import RevokeGrant
 from holdfast.store import Query
-from tests.console.bed import Bed, Visitor, console
+from tests.console.console_harness import ConsoleHarness, Visitor, console
 from tests.console.desk import PUBLIC_URL, connect, desk
 from tests.providers.provider_fixture import ALICE, Setting, a_setting
 
@@ -27,7 +27,7 @@ async def setting() -> AsyncIterator[Setting]:
 
 
 @pytest.fixture
-async def bed(tmp_path: Path, setting: Setting) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path, setting: Setting) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[desk(setting)], public_url=PUBLIC_URL) as made:
         yield made
 
@@ -53,13 +53,13 @@ async def _open(visitor: Visitor, link: str) -> str:
     return headers["Location"]
 
 
-async def _actions(bed: Bed) -> list[str]:
-    page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
+async def _actions(harness: ConsoleHarness) -> list[str]:
+    page = await harness.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
     return [one.action for one in page.docs if one.action.startswith("connection.")]
 
 
-async def test_an_account_is_connected_from_the_console(bed: Bed, setting: Setting) -> None:
-    ann = await bed.signed_in("ann")
+async def test_an_account_is_connected_from_the_console(harness: ConsoleHarness, setting: Setting) -> None:
+    ann = await harness.signed_in("ann")
     button = re.search(
         r'data-act="([^"]+/links)" data-body="([^"]+)" data-then="\{url\}">Connect a calendar<',
         await ann.page("/console/connections"),
@@ -71,11 +71,13 @@ async def test_an_account_is_connected_from_the_console(bed: Bed, setting: Setti
     status, text, headers = await ann.ask("GET", back)
     assert (status, headers["Location"]) == (303, "/console/connections"), text
     assert ALICE in await ann.page("/console/connections")
-    assert await _actions(bed) == ["connection.link_made", "connection.connected"]
+    assert await _actions(harness) == ["connection.link_made", "connection.connected"]
 
 
-async def test_whoever_gets_a_link_connects_without_a_session(bed: Bed, setting: Setting) -> None:
-    ann, eve, bob = await bed.signed_in("ann"), bed.visitor(), bed.visitor()
+async def test_whoever_gets_a_link_connects_without_a_session(
+    harness: ConsoleHarness, setting: Setting
+) -> None:
+    ann, eve, bob = await harness.signed_in("ann"), harness.visitor(), harness.visitor()
     link = json.loads((await ann.act("/api/v1/connections/links", {"purpose": "desk"}))[1])["url"]
     # What previews a link asks for its head.
     assert (await bob.ask("HEAD", _here(link)))[0] == 405
@@ -87,17 +89,17 @@ async def test_whoever_gets_a_link_connects_without_a_session(bed: Bed, setting:
     await bob.page(back, 410)
 
 
-async def test_a_declined_consent_is_told_and_escaped(bed: Bed) -> None:
-    ann, bob = await bed.signed_in("ann"), bed.visitor()
+async def test_a_declined_consent_is_told_and_escaped(harness: ConsoleHarness) -> None:
+    ann, bob = await harness.signed_in("ann"), harness.visitor()
     link = json.loads((await ann.act("/api/v1/connections/links", {"purpose": "desk"}))[1])["url"]
     state = URL(await _open(bob, link)).query["state"]
     text = await bob.page(f"/oauth/callback?state={state}&error=%3Cb%3Eaccess_denied", 403)
     assert "&lt;b&gt;access_denied" in text
-    assert await _actions(bed) == ["connection.link_made"]
+    assert await _actions(harness) == ["connection.link_made"]
 
 
-async def test_a_lapsed_connection_is_connected_again(bed: Bed, setting: Setting) -> None:
-    ann = await bed.signed_in("ann")
+async def test_a_lapsed_connection_is_connected_again(harness: ConsoleHarness, setting: Setting) -> None:
+    ann = await harness.signed_in("ann")
     link = json.loads((await ann.act("/api/v1/connections/links", {"purpose": "desk"}))[1])["url"]
     await ann.page(await _consent(setting, await _open(ann, link)))
     (id,) = re.findall(r'<tr data-key="(\w+)"', await ann.page("/console/connections"))
@@ -116,18 +118,20 @@ async def test_a_lapsed_connection_is_connected_again(bed: Bed, setting: Setting
     assert "needs reauth" not in await ann.page(f"/console/connections/{id}")
 
 
-async def test_a_connection_is_ended_here_alone(bed: Bed, setting: Setting) -> None:
-    connection = await connect(bed, setting, ALICE)
-    ann = await bed.signed_in("ann")
+async def test_a_connection_is_ended_here_alone(harness: ConsoleHarness, setting: Setting) -> None:
+    connection = await connect(harness, setting, ALICE)
+    ann = await harness.signed_in("ann")
     assert "Disconnect here" in await ann.page(f"/console/connections/{connection.id}")
     url = f"/api/v1/connections/{connection.id}/revoke"
     assert (await ann.act(url, {"atProvider": False}))[0] == 200
     assert not [call for call in setting.google.calls if urlsplit(call.path).path == "/revoke"]
 
 
-async def test_a_link_is_refused_where_it_cant_work(bed: Bed, setting: Setting, tmp_path: Path) -> None:
-    connection = await connect(bed, setting, ALICE)
-    ann, vic = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
+async def test_a_link_is_refused_where_it_cant_work(
+    harness: ConsoleHarness, setting: Setting, tmp_path: Path
+) -> None:
+    connection = await connect(harness, setting, ALICE)
+    ann, vic = await harness.signed_in("ann"), await harness.signed_in("vic", role="viewer")
     links = "/api/v1/connections/links"
     assert (await vic.act(links, {"purpose": "desk"}))[0] == 403
     assert (await ann.act(links, {"purpose": "mail"}))[0] == 404
@@ -139,8 +143,8 @@ async def test_a_link_is_refused_where_it_cant_work(bed: Bed, setting: Setting, 
     assert (status, "HOLDFAST_PUBLIC_URL" in told) == (422, True)
 
 
-async def test_a_page_of_another_site_is_never_returned_to(bed: Bed, setting: Setting) -> None:
-    ann = await bed.signed_in("ann")
+async def test_a_page_of_another_site_is_never_returned_to(harness: ConsoleHarness, setting: Setting) -> None:
+    ann = await harness.signed_in("ann")
     body = {"purpose": "desk", "returnPath": "//evil.example/"}
     link = json.loads((await ann.act("/api/v1/connections/links", body))[1])["url"]
     _, _, headers = await ann.ask("GET", await _consent(setting, await _open(ann, link)))

@@ -17,21 +17,21 @@ from holdfast.runtime.document_browser import DocumentBrowser
 from holdfast.store import create, put
 from tests.browser.scene import fill
 from tests.console import library
-from tests.console.bed import Bed, Visitor, console
+from tests.console.console_harness import ConsoleHarness, Visitor, console
 from tests.console.library import Book, Leaf, Loan, Rule
 
 AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[library.service]) as made:
         await _stock(made)
         yield made
 
 
-async def _stock(bed: Bed) -> None:
-    store = bed.runtime.store.tenant("-")
+async def _stock(harness: ConsoleHarness) -> None:
+    store = harness.runtime.store.tenant("-")
     books = [
         Book(
             id=f"b{n}", shelf="ab"[n % 2], state="worn" if n == 2 else "new", pages=100 * n, lent=n == 3,
@@ -42,8 +42,8 @@ async def _stock(bed: Bed) -> None:
     ]  # fmt: skip
     leaves = [Leaf(id=f"l{n}", book_id="b1", number=n) for n in range(3)]
     await store.commit(*map(create, books), *map(create, leaves))
-    await bed.runtime.store.tenant("acme").commit(create(Book(id="a1", tenant_id="acme", bought_at=AT)))
-    await bed.runtime.store.commit(create(Rule(id="r1", word="quiet")))
+    await harness.runtime.store.tenant("acme").commit(create(Book(id="a1", tenant_id="acme", bought_at=AT)))
+    await harness.runtime.store.commit(create(Rule(id="r1", word="quiet")))
 
 
 def _found(text: str) -> list[str]:
@@ -78,9 +78,9 @@ async def test_each_way_to_look_answers_by_its_index_on_every_engine(
     ]
     async with console(
         tmp_path, services=[library.service], store=request.getfixturevalue(f"{engine}_url")
-    ) as bed:
-        await _stock(bed)
-        ann = await bed.signed_in("ann")
+    ) as harness:
+        await _stock(harness)
+        ann = await harness.signed_in("ann")
         for query, wanted in asked:
             assert _found(await _look(ann, **query)) == wanted, query
         nested = await _look(ann, "books__leaves", by="number", in__book_id="b1")
@@ -90,8 +90,8 @@ async def test_each_way_to_look_answers_by_its_index_on_every_engine(
         assert _found(await _look(ann, "rules", by="id")) == ["r1"]
 
 
-async def test_what_is_typed_wrongly_is_told_beside_the_form(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_what_is_typed_wrongly_is_told_beside_the_form(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     for query, said in (
         ({"by": "state_pages", "is__pages": "3"}, "give state"),
         ({"by": "state_pages", "is__state": "new", "is__pages": "many"}, "a whole number, not 'many'"),
@@ -111,8 +111,8 @@ async def test_what_is_typed_wrongly_is_told_beside_the_form(bed: Bed) -> None:
         assert _found(text) == []
 
 
-async def test_what_cant_be_asked_is_an_error_page(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_what_cant_be_asked_is_an_error_page(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     for path, status, said in (
         ("/books?tenant=-&by=pages", 422, "the indexes are shelf_boughtAt_desc, state_pages"),
         ("/books?by=lenderToken", 422, "can&#39;t be browsed"),
@@ -136,9 +136,9 @@ HOSTILE = (
 )  # fmt: skip
 
 
-async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
-    for way in DocumentBrowser(bed.runtime).collection(SERVICE, "-", "books").indexes.values():
+async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
+    for way in DocumentBrowser(harness.runtime).collection(SERVICE, "-", "books").indexes.values():
         for typed in HOSTILE:
             text = await _look(ann, by=way.name, **{f"is__{one.field}": typed for one in way.filters})
             assert "<script>alert" not in text
@@ -149,8 +149,8 @@ async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> 
         assert status in (404, 422), typed
 
 
-async def test_a_way_that_needs_something_asks_for_it_first(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_a_way_that_needs_something_asks_for_it_first(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     text = await _look(ann, by="labels_pages")
     assert "This index needs labels." in text
     assert _fault(text) == ""
@@ -159,8 +159,8 @@ async def test_a_way_that_needs_something_asks_for_it_first(bed: Bed) -> None:
     assert _found(await _look(ann, by="boughtAt", is__shelf="a")) == ["b0", "b1", "b2", "b3", "b4"]
 
 
-async def test_a_document_shows_everything_but_its_secrets(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_a_document_shows_everything_but_its_secrets(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     text = unescape(await ann.page("/console/documents/books/document?id.id=b2"))
     assert '"lenderToken": "••••••"' in text
     assert '"cover": "5 bytes"' in text
@@ -170,19 +170,19 @@ async def test_a_document_shows_everything_but_its_secrets(bed: Bed) -> None:
     assert "lenderToken" not in await _look(ann)
 
 
-async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -> None:
-    await fill(bed.runtime)
-    store = bed.runtime.store.tenant("-")
-    endpoint = await bed.endpoint("https://rms.example/hook", id="sealed")
+async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(harness: ConsoleHarness) -> None:
+    await fill(harness.runtime)
+    store = harness.runtime.store.tenant("-")
+    endpoint = await harness.endpoint("https://rms.example/hook", id="sealed")
     item = InboxItem.received(
         tenant_id="-", source="s", message_id="m", received_at=AT, headers={"x-plain": "told-in-a-header"},
         body=b"told-in-a-body",
     )  # fmt: skip
     await store.commit(put(item))
-    ann = await bed.signed_in("ann")
-    user = await bed.person("secretive")
+    ann = await harness.signed_in("ann")
+    user = await harness.person("secretive")
     secrets = ["never-shown", "ghp_never", "told-in", "hf1.", endpoint.secrets[0].sealed, user.password]
-    documents, looked = DocumentBrowser(bed.runtime), 0
+    documents, looked = DocumentBrowser(harness.runtime), 0
     for collection in documents.collections(SERVICE, "-"):
         for way in collection.indexes.values():
             if way.parents or any(one.needed for one in way.filters):
@@ -197,9 +197,9 @@ async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -
 
 
 async def test_a_tenants_administrator_sees_what_declarations_let_them_and_no_other_tenant(
-    bed: Bed,
+    harness: ConsoleHarness,
 ) -> None:
-    ben = await bed.signed_in("ben", role="admin", tenant_id="acme")
+    ben = await harness.signed_in("ben", role="admin", tenant_id="acme")
     listed = _found(await ben.page("/console/documents"))
     assert {"books", "books__leaves", "holdfast_audit"} <= set(listed)
     assert not {"rules", "loans", "holdfast_sessions", "holdfast_consents"} & set(listed)
@@ -212,9 +212,11 @@ async def test_a_tenants_administrator_sees_what_declarations_let_them_and_no_ot
     await ben.page("/console/documents/books/document?id.id=a1")
 
 
-async def test_an_administrator_of_the_whole_looks_into_all_and_into_any_tenant(bed: Bed) -> None:
-    await bed.runtime.store.tenant("-").commit(create(Loan(id="l1")))
-    ann = await bed.signed_in("ann")
+async def test_an_administrator_of_the_whole_looks_into_all_and_into_any_tenant(
+    harness: ConsoleHarness,
+) -> None:
+    await harness.runtime.store.tenant("-").commit(create(Loan(id="l1")))
+    ann = await harness.signed_in("ann")
     listed = _found(await ann.page("/console/documents"))
     assert {"books", "rules", "loans", "holdfast_sessions"} <= set(listed)
     assert _found(await _look(ann, tenant="acme")) == ["a1"]
@@ -223,13 +225,13 @@ async def test_an_administrator_of_the_whole_looks_into_all_and_into_any_tenant(
     loans = await _look(ann, "loans")
     assert "No index lists these documents." in loans
     await ann.page("/console/documents/loans/document?id.id=l1")
-    vic = await bed.signed_in("vic", role="developer")
+    vic = await harness.signed_in("vic", role="developer")
     for path in ("", "/books", "/books/document?id.id=b1"):
         assert "needs admin" in await vic.page(f"/console/documents{path}", 403)
 
 
-async def test_a_value_leads_to_all_documents_that_share_it(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_a_value_leads_to_all_documents_that_share_it(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
 
     async def after(text: str, row: str, field: str) -> list[str]:
         """What the value of a field in a row leads to."""
@@ -247,10 +249,10 @@ async def test_a_value_leads_to_all_documents_that_share_it(bed: Bed) -> None:
     assert await after(leaves, "b1/l2", "number") == ["b1/l2"]
 
 
-async def test_long_collections_come_in_pages_that_keep_the_question(bed: Bed) -> None:
+async def test_long_collections_come_in_pages_that_keep_the_question(harness: ConsoleHarness) -> None:
     books = [Book(id=f"c{n:03}", shelf="long", bought_at=AT + timedelta(hours=n)) for n in range(70)]
-    await bed.runtime.store.tenant("-").commit(*map(create, books))
-    ann = await bed.signed_in("ann")
+    await harness.runtime.store.tenant("-").commit(*map(create, books))
+    ann = await harness.signed_in("ann")
     first = await _look(ann, by="shelf_boughtAt_desc", is__shelf="long")
     following = re.search(r'href="([^"]+)" rel="next"', first)
     assert following is not None

@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 
 from holdfast.kit.audit import AuditEntry
-from tests.console.bed import console
+from tests.console.console_harness import console
 
 ROW = re.compile(r'<tr data-key="([^"]+)"')
 
 
 async def test_people_are_found_by_a_part_of_their_name_on_the_page_and_by_the_api(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        ann = await bed.signed_in("ann@acme.example")
+    async with console(tmp_path) as harness:
+        ann = await harness.signed_in("ann@acme.example")
         for name in ("joanna@zoo.example", "ben@zoo.example"):
-            await bed.person(name, role="viewer")
+            await harness.person(name, role="viewer")
         assert ROW.findall(await ann.page("/console/users?q=ANN")) == [
             "joanna@zoo.example",
             "ann@acme.example",
@@ -27,9 +27,9 @@ async def test_people_are_found_by_a_part_of_their_name_on_the_page_and_by_the_a
 
 
 async def test_the_audit_trail_is_filtered_by_an_actor_without_the_prefix(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        ann = await bed.signed_in("ann")
-        trail = bed.runtime.audit("-")
+    async with console(tmp_path) as harness:
+        ann = await harness.signed_in("ann")
+        trail = harness.runtime.audit("-")
         actors = ("user:bea", "token:bea", "cli:bea", "user:beatrix", "bea", "user:ann")
         for actor in actors:
             await trail.append(AuditEntry(action="tree.felled", actor=actor))

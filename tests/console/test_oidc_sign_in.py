@@ -33,7 +33,7 @@ from holdfast.store import Query, create
 from holdfast.testing import ManualClock
 from tests.examples.clubs import ClubMember
 from tests.examples.clubs import service as clubs
-from tests.http.bed import Bed, echo_service, serving
+from tests.http.server_harness import ServerHarness, echo_service, serving
 
 PUBLIC_URL: Final = "http://holdfast.test"
 CALLBACK: Final = f"{PUBLIC_URL}/sign-in/oidc/callback"
@@ -43,13 +43,13 @@ ANN, BOB, EVE = "ann@acme.example", "bob@acme.example", "eve@else.example"
 class Lobby:
     """A server that people sign in to with the provider."""
 
-    def __init__(self, bed: Bed, provider: IdentitySimulator) -> None:
-        self.bed, self.provider = bed, provider
+    def __init__(self, harness: ServerHarness, provider: IdentitySimulator) -> None:
+        self.harness, self.provider = harness, provider
 
     async def start(self, *, after: str = "/console", **more: Any) -> tuple[int, str, dict[str, str]]:
         """The status and location of the first redirect, and the cookie that came with it."""
         query = {"issuer": self.provider.url, "next": after}
-        async with self.bed.client.get(
+        async with self.harness.client.get(
             f"/sign-in/oidc?{urlencode(query)}", allow_redirects=False, **more
         ) as got:
             cookies = {name: cookie.value for name, cookie in got.cookies.items()}
@@ -58,7 +58,7 @@ class Lobby:
     async def choose(self, location: str, email: str) -> str:
         """The path and query that the provider sends the browser back to."""
         self.provider.run(ChooseNext(email=email))
-        async with self.bed.client.get(URL(location, encoded=True), allow_redirects=False) as got:
+        async with self.harness.client.get(URL(location, encoded=True), allow_redirects=False) as got:
             assert got.status == 303, await got.text()
             assert got.headers["location"].startswith(f"{CALLBACK}?")
             return got.headers["location"].removeprefix(PUBLIC_URL)
@@ -66,7 +66,7 @@ class Lobby:
     async def come_back(self, path: str, cookies: dict[str, str]) -> tuple[int, str, str]:
         """Status, location or text, and the session's cookie."""
         asked = URL(path, encoded=True)
-        async with self.bed.client.get(asked, cookies=cookies, allow_redirects=False) as got:
+        async with self.harness.client.get(asked, cookies=cookies, allow_redirects=False) as got:
             cookie = got.cookies[COOKIE].value if COOKIE in got.cookies else ""
             return got.status, got.headers.get("location", await got.text()), cookie
 
@@ -76,13 +76,13 @@ class Lobby:
 
     async def get(self, path: str, session: str) -> tuple[int, str]:
         cookie = {"cookie": f"{COOKIE}={session}"}
-        async with self.bed.client.get(path, headers=cookie, allow_redirects=False) as got:
+        async with self.harness.client.get(path, headers=cookie, allow_redirects=False) as got:
             return got.status, await got.text()
 
     async def post(self, path: str, session: str, body: dict[str, Any]) -> int:
         headers = {"cookie": f"{COOKIE}={session}", "x-csrf-token": csrf_of(session)}
         headers["sec-fetch-site"] = "same-origin"
-        return (await self.bed.ask("POST", path, headers=headers, json=body))[0]
+        return (await self.harness.ask("POST", path, headers=headers, json=body))[0]
 
 
 @contextlib.asynccontextmanager
@@ -101,8 +101,8 @@ async def lobby_of(
         async with serving(
             home, services=services or [echo_service()], more=console.routes, clock=clock,
             oidc=[Issuer(**settings | more)], public_url=PUBLIC_URL,
-        ) as bed:  # fmt: skip
-            yield Lobby(bed, provider)
+        ) as harness:  # fmt: skip
+            yield Lobby(harness, provider)
 
 
 @pytest.fixture
@@ -112,14 +112,14 @@ async def lobby(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Lobby]:
 
 
 async def test_a_person_signs_in_and_goes_on_where_they_wanted_to(lobby: Lobby) -> None:
-    _, page, _ = await lobby.bed.ask("GET", "/sign-in")
+    _, page, _ = await lobby.harness.ask("GET", "/sign-in")
     assert "Sign in with Acme" in page
     status, location, session = await lobby.sign_in(ANN, after="/console/audit?x=é")
     assert (status, location) == (303, "/console/audit?x=%C3%A9")
     status, text = await lobby.get("/console/audit", session)
     assert status == 200
     assert ANN in text
-    store = lobby.bed.runtime.store.tenant("-")
+    store = lobby.harness.runtime.store.tenant("-")
     events = (await store.query(Query(AuditEvent).order_by("-sequence").limit(1))).docs
     assert [(event.action, event.actor) for event in events] == [("session.began", f"oidc:{ANN}")]
 
@@ -135,7 +135,7 @@ async def test_the_request_carries_pkce_state_and_nonce_of_its_own(lobby: Lobby)
 
 
 async def test_a_user_named_by_their_address_has_the_users_role(lobby: Lobby) -> None:
-    users = Users(lobby.bed.runtime.store)
+    users = Users(lobby.harness.runtime.store)
     await users.add(BOB, role="viewer", tenant_id="acme")
     _, _, session = await lobby.sign_in(BOB)
     assert (await lobby.get("/console/runs", session))[0] == 200
@@ -148,7 +148,7 @@ async def test_a_user_named_by_their_address_has_the_users_role(lobby: Lobby) ->
 
 
 async def test_an_address_that_nobody_verified_is_no_users(lobby: Lobby) -> None:
-    await Users(lobby.bed.runtime.store).add(BOB, role="owner")
+    await Users(lobby.harness.runtime.store).add(BOB, role="owner")
     lobby.provider.run(RegisterPerson(email=BOB, verified=False))
     status, _, session = await lobby.sign_in(BOB)
     assert (status, session) == (403, "")
@@ -166,7 +166,7 @@ async def test_somebody_without_a_role_comes_in_where_a_service_has_memberships(
         assert (await lobby.get("/clubs/api/v1/me", session))[0] == 200
         assert (await lobby.get("/clubs/api/v1/clubs/acme/notes", session))[0] == 403
         member = ClubMember(user_id=f"oidc:{EVE}", club_id="acme", role="viewer")
-        await lobby.bed.runtime.store.tenant("acme").commit(create(member))
+        await lobby.harness.runtime.store.tenant("acme").commit(create(member))
         assert (await lobby.get("/clubs/api/v1/clubs/acme/notes", session))[0] == 200
         assert (await lobby.get("/console/runs", session))[0] == 200, "in the tenant they belong to"
 
@@ -175,7 +175,7 @@ async def test_a_member_of_two_tenants_chooses_one_and_stays_there(tmp_path: Pat
     async with lobby_of(tmp_path, services=[clubs]) as lobby:
         for club in ("acme", "other"):
             member = ClubMember(user_id=f"oidc:{EVE}", club_id=club, role="viewer")
-            await lobby.bed.runtime.store.tenant(club).commit(create(member))
+            await lobby.harness.runtime.store.tenant(club).commit(create(member))
         _, _, session = await lobby.sign_in(EVE)
         for club in ("acme", "other"):
             status, text = await lobby.get(f"/console/runs?tenant={club}", session)
@@ -194,7 +194,7 @@ async def test_a_sign_in_is_finished_once_and_by_the_browser_that_began_it(lobby
     assert "started in another browser" in text
     answers = await asyncio.gather(*(lobby.come_back(path, cookies) for _ in range(5)))
     assert sorted(status for status, _, _ in answers) == [303, 401, 401, 401, 401]
-    assert not (await lobby.bed.runtime.store.privileged().query(Query(Consent).limit(1))).items
+    assert not (await lobby.harness.runtime.store.privileged().query(Query(Consent).limit(1))).items
 
 
 async def test_a_sign_in_ends_after_ten_minutes(lobby: Lobby, clock: ManualClock) -> None:
@@ -256,7 +256,7 @@ async def test_signing_out_everywhere_ends_every_session_of_the_person_alone(tmp
     async with lobby_of(tmp_path, services=[clubs]) as lobby:
         anns = [(await lobby.sign_in(ANN))[2] for _ in range(2)]
         _, _, eves = await lobby.sign_in(EVE)
-        await Users(lobby.bed.runtime.store).add("eve", role="owner", created_by="somebody else")
+        await Users(lobby.harness.runtime.store).add("eve", role="owner", created_by="somebody else")
         _, page = await lobby.get("/console/you", eves)
         assert f"oidc:{EVE}" in page, "themselves, not the user whose name the provider calls them by"
         assert "somebody else" not in page
@@ -267,7 +267,7 @@ async def test_signing_out_everywhere_ends_every_session_of_the_person_alone(tmp
 
 
 async def test_an_issuer_that_nobody_set_up_is_not_asked(lobby: Lobby) -> None:
-    async with lobby.bed.client.get(
+    async with lobby.harness.client.get(
         "/sign-in/oidc?issuer=https://evil.example", allow_redirects=False
     ) as got:
         assert got.status == 404
@@ -275,6 +275,6 @@ async def test_an_issuer_that_nobody_set_up_is_not_asked(lobby: Lobby) -> None:
 
 async def test_without_its_own_address_the_console_offers_no_provider(tmp_path: Path) -> None:
     issuer = Issuer(issuer="https://id.example", client_id="holdfast")
-    async with serving(tmp_path, more=console.routes, oidc=[issuer]) as bed:
-        _, page, _ = await bed.ask("GET", "/sign-in")
+    async with serving(tmp_path, more=console.routes, oidc=[issuer]) as harness:
+        _, page, _ = await harness.ask("GET", "/sign-in")
         assert "Sign in with" not in page

@@ -19,7 +19,7 @@ from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.runs import RunDocument
 from holdfast.kit.schedules import Schedule
 from holdfast.store import Query, create, patch, put
-from tests.console.bed import PASSWORD, Bed, console
+from tests.console.console_harness import PASSWORD, ConsoleHarness, console
 from tests.console.desk import connect, desk
 from tests.console.workshop import Workshop, runs_of
 from tests.providers.provider_fixture import ALICE, a_setting
@@ -34,19 +34,19 @@ def _few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(Audit.transact.__kwdefaults__, "attempts", 3)
 
 
-async def _block_the_trail(bed: Bed) -> None:
+async def _block_the_trail(harness: ConsoleHarness) -> None:
     """A head that has fallen back: the place of the next event is taken, so none can be written."""
-    await Audit(bed.runtime.store, tenant_id="-").append(AuditEntry(action="first", actor="cli:me"))
-    await bed.runtime.store.tenant("-").commit(put(AuditHead(tenant_id="-")))
+    await Audit(harness.runtime.store, tenant_id="-").append(AuditEntry(action="first", actor="cli:me"))
+    await harness.runtime.store.tenant("-").commit(put(AuditHead(tenant_id="-")))
 
 
 async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
     workshop = Workshop()
     async with (
         a_setting() as setting,
-        console(tmp_path, services=[desk(setting), workshop.service(works=False)]) as bed,
+        console(tmp_path, services=[desk(setting), workshop.service(works=False)]) as harness,
     ):
-        store = bed.runtime.store.tenant("-")
+        store = harness.runtime.store.tenant("-")
         schedule = Schedule(
             tenant_id="-", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=AT,
             next_at=AT,
@@ -61,7 +61,10 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
         for status in ("sending", "dead"):
             await store.commit(patch(Delivery, dead.id, changes={"status": status}))
         await store.commit(patch(InboxItem, "s_m", changes={"status": "parked", "finished_at": AT}))
-        run, connection = await runs_of(bed.runtime).start(workshop.chair), await connect(bed, setting, ALICE)
+        run, connection = (
+            await runs_of(harness.runtime).start(workshop.chair),
+            await connect(harness, setting, ALICE),
+        )
         asked: list[tuple[str, dict[str, Any]]] = [
             ("schedules/-_nightly/run", {}), ("schedules/-_nightly/switch", {"on": False}),
             (f"runs/holdfast_runs/{run.id}/cancel", {}), (f"runs/holdfast_runs/{run.id}/wake", {}),
@@ -73,9 +76,9 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
             (Delivery, "e1~rms"),
         ]  # fmt: skip
         before = [await store.get(*place) for place in places]
-        ann = await bed.signed_in("ann")
+        ann = await harness.signed_in("ann")
         csrf = {"x-csrf-token": await ann.csrf()}
-        await _block_the_trail(bed)
+        await _block_the_trail(harness)
         done = await asyncio.gather(
             *(ann.ask("POST", f"/api/v1/{path}", json=body, headers=csrf) for path, body in asked)
         )
@@ -83,20 +86,20 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
         assert [await store.get(*place) for place in places] == before
 
 
-async def _people(bed: Bed) -> list[Any]:
+async def _people(harness: ConsoleHarness) -> list[Any]:
     """Everything there is of people."""
-    store, found = bed.runtime.store.privileged(), list[Any]()
+    store, found = harness.runtime.store.privileged(), list[Any]()
     for kind in (User, Session, SignInLink):
         found += [one async for one in store.scan(Query(kind))]
     return found
 
 
 async def test_people_and_sessions_are_not_changed_where_that_cant_be_put_on_record(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        ann = await bed.signed_in("ann")
-        await bed.person("ben")
-        await bed.person("cy", tenant_id="acme")
-        code = await SignInLinks(bed.runtime.store).create("ben")
+    async with console(tmp_path) as harness:
+        ann = await harness.signed_in("ann")
+        await harness.person("ben")
+        await harness.person("cy", tenant_id="acme")
+        code = await SignInLinks(harness.runtime.store).create("ben")
         csrf = {"x-csrf-token": await ann.csrf()}
         asked: list[tuple[str, dict[str, Any]]] = [
             ("/api/v1/users", {"name": "dan", "role": "viewer", "tenantId": "acme"}),
@@ -108,24 +111,24 @@ async def test_people_and_sessions_are_not_changed_where_that_cant_be_put_on_rec
             ("/sign-in", {"name": "ben", "password": PASSWORD}),
             ("/sign-in/link", {"code": code, "password": PASSWORD, "again": PASSWORD}),
         ]
-        before = await _people(bed)
-        await _block_the_trail(bed)
+        before = await _people(harness)
+        await _block_the_trail(harness)
         done = await asyncio.gather(
             *(ann.ask("POST", path, json=body, headers=csrf) for path, body in asked),
-            *(bed.visitor().ask("POST", path, data=form) for path, form in typed),
+            *(harness.visitor().ask("POST", path, data=form) for path, form in typed),
         )
         assert [status for status, _, _ in done] == [409] * len(done)
-        assert await _people(bed) == before
+        assert await _people(harness) == before
 
 
 async def test_dead_letters_stay_dead_where_their_replay_cant_be_put_on_record(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        ann = await bed.signed_in("ann")
-        store = bed.runtime.store.tenant("-")
-        await _die(bed, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1")
+    async with console(tmp_path) as harness:
+        ann = await harness.signed_in("ann")
+        store = harness.runtime.store.tenant("-")
+        await _die(harness, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1")
         csrf = {"x-csrf-token": await ann.csrf()}
         before = await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")
-        await _block_the_trail(bed)
+        await _block_the_trail(harness)
         status, _, _ = await ann.ask(
             "POST", "/api/v1/dead-letters/holdfast/replay", json={"dryRun": False}, headers=csrf
         )
@@ -133,8 +136,8 @@ async def test_dead_letters_stay_dead_where_their_replay_cant_be_put_on_record(t
         assert (await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")) == before
 
 
-async def _die(bed: Bed, endpoint: Endpoint, *events: str) -> None:
-    store = bed.runtime.store.tenant("-")
+async def _die(harness: ConsoleHarness, endpoint: Endpoint, *events: str) -> None:
+    store = harness.runtime.store.tenant("-")
     await store.commit(put(endpoint))
     for event in events:
         given_up = Delivery(
@@ -155,13 +158,15 @@ async def _die(bed: Bed, endpoint: Endpoint, *events: str) -> None:
 
 
 async def test_each_commit_of_a_replay_says_on_record_how_many_it_puts_out(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        ann = await bed.signed_in("ann")
-        await _die(bed, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1", "e2", "e3")
-        await _die(bed, Endpoint(id="kept", url="https://k.example", created_at=AT, fifo=True), "e1", "e2")
+    async with console(tmp_path) as harness:
+        ann = await harness.signed_in("ann")
+        await _die(harness, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1", "e2", "e3")
+        await _die(
+            harness, Endpoint(id="kept", url="https://k.example", created_at=AT, fifo=True), "e1", "e2"
+        )
         status, text, _ = await ann.act("/api/v1/dead-letters/holdfast/replay", {"dryRun": False})
         assert (status, '"changed":5' in text) == (200, True), text
-        store = bed.runtime.store.tenant("-")
+        store = harness.runtime.store.tenant("-")
         replays = Query(AuditEvent).where("action", "==", "dead_letters.replayed").order_by("-sequence")
         page = await store.query(replays)
         # Of an ordered endpoint each commit takes one: only one delivery may be due there.

@@ -15,22 +15,22 @@ from holdfast.kit.outbox.circuits import circuit_id
 from holdfast.kit.outbox.models import EndpointCircuit
 from holdfast.operations import deliveries, endpoints
 from holdfast.store import create, patch
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.operations.outboxes import ORCHARD, SERVICES, TENANT, Setting
 
 ACT = re.compile(r'data-(?:act|form)="(/api/[^"]+)"')
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=SERVICES) as made:
         yield made
 
 
-async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(harness: ConsoleHarness) -> None:
+    setting = Setting(harness.runtime)
     await setting.deliver(await setting.endpoint(), "windfall")
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     for page, mark in (("deliveries", "windfall"), ("endpoints", "tree-1")):
         assert mark in await ann.page(f"/console/{page}?outbox=orchard")
         empty = await ann.page(f"/console/{page}?outbox=harbour")
@@ -39,10 +39,12 @@ async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(bed: Bed
     await ann.page("/console/deliveries?outbox=cellar", 404)
 
 
-async def test_a_delivery_shows_the_fields_of_its_own_class_and_what_can_be_done(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_a_delivery_shows_the_fields_of_its_own_class_and_what_can_be_done(
+    harness: ConsoleHarness,
+) -> None:
+    setting = Setting(harness.runtime)
     waiting = await setting.deliver(await setting.endpoint(), "event-one")
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     shown = await ann.page(f"/console/deliveries/orchard/{waiting}")
     assert "basket" in shown
     assert 'href="/console/endpoints/orchard/tree-1"' in shown
@@ -54,10 +56,10 @@ async def test_a_delivery_shows_the_fields_of_its_own_class_and_what_can_be_done
     ]
 
 
-async def test_an_endpoint_offers_what_its_state_allows(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_an_endpoint_offers_what_its_state_allows(harness: ConsoleHarness) -> None:
+    setting = Setting(harness.runtime)
     await setting.endpoint()
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     one = "/api/v1/endpoints/orchard/tree-1"
     always = {"", "/rotate", "/rotate?end_others=true"}
     offered = {
@@ -71,17 +73,17 @@ async def test_an_endpoint_offers_what_its_state_allows(bed: Bed) -> None:
         shown = await ann.page("/console/endpoints/orchard/tree-1")
         assert {url.removeprefix(one) for url in ACT.findall(shown)} == offered[status], status
     assert "frost &amp; &lt;ice&gt;" in shown
-    dev = await bed.signed_in("dev", role="developer", tenant_id=TENANT)
+    dev = await harness.signed_in("dev", role="developer", tenant_id=TENANT)
     assert not ACT.findall(await dev.page("/console/endpoints/orchard/tree-1"))
-    vic = await bed.signed_in("vic", role="viewer", tenant_id=TENANT)
+    vic = await harness.signed_in("vic", role="viewer", tenant_id=TENANT)
     assert "needs developer" in await vic.page("/console/endpoints", 403)
 
 
-async def test_an_endpoint_shows_how_many_were_skipped_and_replays_them(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_an_endpoint_shows_how_many_were_skipped_and_replays_them(harness: ConsoleHarness) -> None:
+    setting = Setting(harness.runtime)
     made = await setting.endpoint(status="disabled")
     ids = [await setting.deliver(made, f"e{number}") for number in range(2)]
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     page, one = "/console/endpoints/orchard/tree-1", "/api/v1/endpoints/orchard/tree-1"
     disabled = await ann.page(page)
     assert "2 while disabled" in disabled
@@ -95,16 +97,18 @@ async def test_an_endpoint_shows_how_many_were_skipped_and_replays_them(bed: Bed
     assert f"{one}/replay-skipped" not in ACT.findall(await ann.page(page))
 
 
-async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
+    harness: ConsoleHarness,
+) -> None:
+    setting = Setting(harness.runtime)
     waiting = await setting.deliver(await setting.endpoint(), "e1")
-    probe_at = bed.runtime.clock.now() + timedelta(minutes=10)
+    probe_at = harness.runtime.clock.now() + timedelta(minutes=10)
     circuit = EndpointCircuit(
         id=circuit_id(ORCHARD.endpoint, "tree-1"), tenant_id=TENANT, collection="orchard_endpoints",
         endpoint_id="tree-1", failures=10, probe_at=probe_at,
     )  # fmt: skip
     await setting.store.commit(create(circuit))
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     assert "after 10 failures, next probe in " in await ann.page("/console/endpoints/orchard/tree-1")
     told = await ann.page(f"/console/deliveries/orchard/{waiting}")
     assert "endpoint paused after 10 failures, next probe in " in told
@@ -115,12 +119,12 @@ async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
         )
     overview = await ann.page("/console")
     assert "endpoint tree-1 of orchard is paused after 10 failures, next probe in " in overview
-    shown = (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit
+    shown = (await endpoints.get(harness.runtime, TENANT, "orchard", "tree-1")).circuit
     assert shown is not None
     assert (shown.failures, shown.next_probe_at) == (10, probe_at)
-    assert await endpoints.list_circuits(bed.runtime, TENANT, "harbour") == []
+    assert await endpoints.list_circuits(harness.runtime, TENANT, "harbour") == []
     assert (await ann.act("/api/v1/endpoints/orchard/tree-1/pause", {"reason": ""}))[0] == 200
-    assert (await endpoints.get(bed.runtime, TENANT, "orchard", "tree-1")).circuit is None, "by somebody"
+    assert (await endpoints.get(harness.runtime, TENANT, "orchard", "tree-1")).circuit is None, "by somebody"
     # While it is being sent, the stored time is the end of its lease and no next try.
     sending = await setting.deliver(await setting.endpoint(id="tree-2"), "e2")
     await setting.store.commit(
@@ -132,19 +136,19 @@ async def test_an_open_circuit_shows_on_its_page_in_the_api_and_on_the_overview(
     ):
         assert re.search(r'Next try"?(</dt><dd)?>now<', await ann.page(path)), path
     (row,) = (
-        await deliveries.list_deliveries(bed.runtime, ALL_TENANTS, "orchard", statuses=["pending"])
+        await deliveries.list_deliveries(harness.runtime, ALL_TENANTS, "orchard", statuses=["pending"])
     ).items
     assert row.hold_reason == "endpoint is paused"
-    await deliveries.cancel(bed.runtime, setting.by(), "orchard", waiting)
-    one = await deliveries.detail(bed.runtime, TENANT, "orchard", waiting)
+    await deliveries.cancel(harness.runtime, setting.by(), "orchard", waiting)
+    one = await deliveries.detail(harness.runtime, TENANT, "orchard", waiting)
     assert (one.status, one.hold_reason) == ("cancelled", "")
 
 
-async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> None:
-    setting = Setting(bed.runtime)
+async def test_the_overview_tells_of_every_outbox_and_leads_to_it(harness: ConsoleHarness) -> None:
+    setting = Setting(harness.runtime)
     await setting.kill(await setting.deliver(await setting.endpoint(), "e1"))
     await setting.endpoint("harbour", "pier-1", status="paused", reason="storm")
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     overview = await ann.page("/console")
     for text, mark in (
         ("1 dead letter in orchard of acme", "e1"),
@@ -154,7 +158,7 @@ async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> N
         assert found is not None, text
         assert mark in await ann.page(unescape(found[1]))
     assert 'href="/console/dead-letters?outbox=orchard"' in overview
-    vic = await bed.signed_in("vic", role="viewer", tenant_id=TENANT)
+    vic = await harness.signed_in("vic", role="viewer", tenant_id=TENANT)
     found = re.search(r'<a href="([^"]+)">endpoint pier-1', await vic.page("/console"))
     assert found is not None
     assert "pier-1" in await vic.page(unescape(found[1]))

@@ -16,7 +16,7 @@ from holdfast.kit.outbox import Delivery
 from holdfast.kit.runs import RunDocument
 from holdfast.service import Context, Notice, Parts, Service
 from holdfast.store import create, patch, put
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.console.workshop import Order, Workshop
 
 
@@ -34,7 +34,7 @@ def _signalman() -> Service:
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[Workshop().service(works=False), _signalman()]) as made:
         yield made
 
@@ -48,21 +48,21 @@ def _titles(drawn: str) -> list[str]:
     return re.findall(r"<g><title>([^<]+)</title>", drawn)
 
 
-async def _record(bed: Bed) -> datetime:
+async def _record(harness: ConsoleHarness) -> datetime:
     """One busy minute, half an hour ago, which is returned, and two busy hours, 5 hours and 5 days ago."""
-    now = bed.runtime.clock.now()
+    now = harness.runtime.clock.now()
     minute = ActivityMinute.start(now - timedelta(minutes=30))
     writes = [put(ActivityMinute(id=minute.strftime("%Y%m%d%H%M"), at=minute, delivered=7, waited_s=2.5))]
     for back, failed in ((timedelta(hours=5), 11), (timedelta(days=5), 100)):
         hour = ActivityHour.start(now - back)
         writes.append(put(ActivityHour(id=hour.strftime("%Y%m%d%H"), at=hour, failed=failed, handled=3)))
-    await bed.runtime.store.tenant("-").commit(*writes)
+    await harness.runtime.store.tenant("-").commit(*writes)
     return minute
 
 
-async def test_ranges_are_links_and_each_shows_its_own_steps(bed: Bed) -> None:
-    await _record(bed)
-    ann = await bed.signed_in("ann")
+async def test_ranges_are_links_and_each_shows_its_own_steps(harness: ConsoleHarness) -> None:
+    await _record(harness)
+    ann = await harness.signed_in("ann")
     first = await ann.page("/console")
     for name, steps, step, sums in (
         ("1h", 60, "minute", ("7 delivered", "0 failed")),
@@ -80,14 +80,14 @@ async def test_ranges_are_links_and_each_shows_its_own_steps(bed: Bed) -> None:
     assert len(_titles(_charts(first)["wait"])) == 60
 
 
-async def test_an_unknown_range_is_refused_with_the_known_ones(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_an_unknown_range_is_refused_with_the_known_ones(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     assert "range is one of 1h, 24h, 7d" in await ann.page("/console?range=2y", 422)
 
 
-async def test_charts_have_axes_a_title_a_description_and_a_table(bed: Bed) -> None:
-    await _record(bed)
-    shown = await (await bed.signed_in("ann")).page("/console?range=7d")
+async def test_charts_have_axes_a_title_a_description_and_a_table(harness: ConsoleHarness) -> None:
+    await _record(harness)
+    shown = await (await harness.signed_in("ann")).page("/console?range=7d")
     drawn = _charts(shown)["deliveries"]
     assert "Delivery attempts by hour, the last 7 days, in UTC</title>" in drawn
     assert re.search(
@@ -106,15 +106,15 @@ async def test_charts_have_axes_a_title_a_description_and_a_table(bed: Bed) -> N
     assert "Hour (UTC)" in table
 
 
-async def test_a_bar_and_its_row_lead_to_the_deliveries_created_then(bed: Bed) -> None:
-    start, minute = await _record(bed), timedelta(minutes=1)
-    store = bed.runtime.store.tenant("acme")
+async def test_a_bar_and_its_row_lead_to_the_deliveries_created_then(harness: ConsoleHarness) -> None:
+    start, minute = await _record(harness), timedelta(minutes=1)
+    store = harness.runtime.store.tenant("acme")
     for name, at in (("early", start - minute / 60), ("within", start), ("late", start + minute)):
         await store.commit(create(Delivery(
             id=f"{name}~rms", tenant_id="acme", event_id=name, endpoint_id="rms", event_type="lamp.lit",
             body=b"{}", occurred_at=at, created_at=at,
         )))  # fmt: skip
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     shown = await ann.page("/console")
     bars = re.findall(r'<a href="([^"]+)" tabindex="-1"><g><title>([^<]+)<', _charts(shown)["deliveries"])
     [link] = [link for link, title in bars if "delivered 7" in title]
@@ -127,21 +127,23 @@ async def test_a_bar_and_its_row_lead_to_the_deliveries_created_then(bed: Bed) -
     assert "since is a time such as" in await ann.page("/console/deliveries?since=yesterday", 422)
 
 
-async def test_who_may_not_see_the_inbox_gets_no_link_to_it(bed: Bed) -> None:
-    vic = await bed.signed_in("vic", role="viewer")
+async def test_who_may_not_see_the_inbox_gets_no_link_to_it(harness: ConsoleHarness) -> None:
+    vic = await harness.signed_in("vic", role="viewer")
     drawn = _charts(await vic.page("/console"))
     assert "<a " not in drawn["messages"]
     assert "<a " in drawn["deliveries"]
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     assert "/console/inbox?status=done" in _charts(await ann.page("/console"))["messages"]
-    await _record(bed)
+    await _record(harness)
     vics, anns = [await one.page("/console?range=24h") for one in (vic, ann)]
     assert "/console/inbox" not in vics.partition("<details")[2].partition("</details>")[0]
     assert "/console/inbox?status=done" in anns.partition("<details")[2].partition("</details>")[0]
 
 
-async def test_runs_of_every_collection_and_tenant_are_counted_and_lead_to_their_list(bed: Bed) -> None:
-    store, now = bed.runtime.store, bed.runtime.clock.now()
+async def test_runs_of_every_collection_and_tenant_are_counted_and_lead_to_their_list(
+    harness: ConsoleHarness,
+) -> None:
+    store, now = harness.runtime.store, harness.runtime.clock.now()
     for kind, tenant_id, id, age_h, end in (
         (RunDocument, "-", "run-a", 0, "running"),
         (Order, "acme", "run-b", 0, "running"),
@@ -156,7 +158,7 @@ async def test_runs_of_every_collection_and_tenant_are_counted_and_lead_to_their
         )
         for status in {"running": ["running"], "failed": ["running", "failed"]}.get(end, []):
             await store.tenant(tenant_id).commit(patch(kind, id, changes={"status": status}))
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
 
     async def figures(path: str) -> dict[str, tuple[str, str]]:
         found = re.findall(
@@ -176,10 +178,10 @@ async def test_runs_of_every_collection_and_tenant_are_counted_and_lead_to_their
     assert acme["runs waiting to start"][0] == "0"
 
 
-async def test_services_tell_of_every_known_tenant_on_the_overview_of_all(bed: Bed) -> None:
+async def test_services_tell_of_every_known_tenant_on_the_overview_of_all(harness: ConsoleHarness) -> None:
     for tenant_id in ("acme", "other"):
-        await bed.person(f"of-{tenant_id}", role="viewer", tenant_id=tenant_id)
-    ann = await bed.signed_in("ann")
+        await harness.person(f"of-{tenant_id}", role="viewer", tenant_id=tenant_id)
+    ann = await harness.signed_in("ann")
     shown = await ann.page("/console")
     for tenant_id in ("acme", "other"):
         assert f'<a href="/console/runs?tenant={tenant_id}">{tenant_id}: the lamp is out</a>' in shown

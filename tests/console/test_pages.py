@@ -14,7 +14,7 @@ from holdfast.kit.metering import Allowance
 from holdfast.kit.outbox import DeadLetter, Deliveries, Endpoint
 from holdfast.store import create, put
 from tests.browser.scene import fill
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
 
@@ -36,7 +36,7 @@ ACT = re.compile(r'data-act="(/api/[^"]+)"')
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[lanterns.service]) as made:
         yield made
 
@@ -46,9 +46,9 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
     url = request.getfixturevalue(f"{engine}_url")
-    async with console(tmp_path, store=url) as bed:
-        ann = await bed.signed_in("ann")
-        await fill(bed.runtime, deliveries=40)
+    async with console(tmp_path, store=url) as harness:
+        ann = await harness.signed_in("ann")
+        await fill(harness.runtime, deliveries=40)
         shown = {path: await ann.page(f"/console{path}") for path in OWN_PAGES}
     assert "endpoint crm-webhooks is paused" in shown[""]
     assert "dead letters</a>" in shown[""]
@@ -79,8 +79,8 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert "owner" in shown["/users"]
 
 
-async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_every_page_has_words_for_nothing(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     always = (
         "",
         ENDPOINT,
@@ -96,8 +96,8 @@ async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     assert "Nothing. Everything" in await ann.page("/console")
 
 
-async def test_every_page_comes_with_a_policy_that_forbids_inline_scripts(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_every_page_comes_with_a_policy_that_forbids_inline_scripts(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     for path in ("/console", "/console/nowhere", "/sign-in", "/console/lanterns"):
         _, text, headers = await ann.ask("GET", path)
         policy = headers["content-security-policy"]
@@ -128,25 +128,25 @@ ASKED_WRONGLY = (
 )
 
 
-async def test_what_is_asked_wrongly_is_told_on_a_page(bed: Bed) -> None:
-    ann = await bed.signed_in("ann")
+async def test_what_is_asked_wrongly_is_told_on_a_page(harness: ConsoleHarness) -> None:
+    ann = await harness.signed_in("ann")
     for path, status, said in ASKED_WRONGLY:
         text = await ann.page(path, status)
         assert said in text, path
         assert "Traceback" not in text
 
 
-async def test_a_fault_of_ours_is_told_without_its_words(bed: Bed) -> None:
-    text = await (await bed.signed_in("ann")).page("/console/lanterns/admin/broken", 500)
+async def test_a_fault_of_ours_is_told_without_its_words(harness: ConsoleHarness) -> None:
+    text = await (await harness.signed_in("ann")).page("/console/lanterns/admin/broken", 500)
     assert "must not be told" not in text
     assert "the log knows more" in text
     assert 'aria-label="Pages"' in text
 
 
-async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
-    await fill(bed.runtime)
-    admin, viewer = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
-    dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+async def test_a_viewer_sees_but_finds_nothing_to_press(harness: ConsoleHarness) -> None:
+    await fill(harness.runtime)
+    admin, viewer = await harness.signed_in("ann"), await harness.signed_in("vic", role="viewer")
+    dead = (await Deliveries(harness.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
     for path in ("/console/dead-letters", f"/console/deliveries/holdfast/{dead}", "/console/schedules"):
         offered = {unescape(url) for url in ACT.findall(await admin.page(path))}
         assert offered, path
@@ -159,10 +159,10 @@ async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
         assert f'href="/console{path}"' not in text
 
 
-async def test_a_tenants_person_sees_that_tenant_alone(bed: Bed) -> None:
-    await fill(bed.runtime)
-    await bed.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
-    ben = await bed.signed_in("ben", role="admin", tenant_id="acme")
+async def test_a_tenants_person_sees_that_tenant_alone(harness: ConsoleHarness) -> None:
+    await fill(harness.runtime)
+    await harness.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
+    ben = await harness.signed_in("ben", role="admin", tenant_id="acme")
     shown = await ben.page("/console/dead-letters")
     assert "acme&#39;s own" in shown
     assert "503 Service Unavailable" not in shown
@@ -171,13 +171,13 @@ async def test_a_tenants_person_sees_that_tenant_alone(bed: Bed) -> None:
     await ben.page("/console/users", 403)
 
 
-async def test_an_empty_list_says_where_else_there_may_be_something(bed: Bed) -> None:
-    await bed.runtime.store.tenant("acme").commit(put(_endpoint("acme")))
-    ann = await bed.signed_in("ann")
+async def test_an_empty_list_says_where_else_there_may_be_something(harness: ConsoleHarness) -> None:
+    await harness.runtime.store.tenant("acme").commit(put(_endpoint("acme")))
+    ann = await harness.signed_in("ann")
     shown = await ann.page("/console/deliveries?tenant=-")
     assert 'Look at <a href="/console/deliveries?tenant=acme">acme</a>' in shown
     assert '<option value="acme">' in shown
-    ben = await bed.signed_in("ben", tenant_id="acme", role="admin")
+    ben = await harness.signed_in("ben", tenant_id="acme", role="admin")
     assert "Look at" not in await ben.page("/console/deliveries")
 
 
@@ -185,9 +185,9 @@ def _endpoint(tenant_id: str) -> Endpoint:
     return Endpoint(id="rms", tenant_id=tenant_id, url="https://rms.example", created_at=DIED_AT)
 
 
-async def test_an_administrator_of_the_whole_finds_what_waits_in_any_tenant(bed: Bed) -> None:
-    await bed.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
-    ann = await bed.signed_in("ann")
+async def test_an_administrator_of_the_whole_finds_what_waits_in_any_tenant(harness: ConsoleHarness) -> None:
+    await harness.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
+    ann = await harness.signed_in("ann")
     told = re.search(r'<a href="([^"]+)">1 dead letter of acme</a>', await ann.page("/console"))
     assert told is not None
     shown = await ann.page(unescape(told[1]))
@@ -203,10 +203,10 @@ def _letter(reason: str, tenant_id: str, number: int = 0) -> DeadLetter:
     )  # fmt: skip
 
 
-async def test_what_was_taken_against_no_known_limit_is_shown_without_one(bed: Bed) -> None:
-    store = bed.runtime.store.tenant("-")
+async def test_what_was_taken_against_no_known_limit_is_shown_without_one(harness: ConsoleHarness) -> None:
+    store = harness.runtime.store.tenant("-")
     await store.commit(*(create(Allowance(tenant_id="-", name=f"old {n:03}", used=7)) for n in range(60)))
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     text = await ann.page("/console/usage")
     assert "old 000" in text
     assert "of 0" not in text
@@ -215,9 +215,9 @@ async def test_what_was_taken_against_no_known_limit_is_shown_without_one(bed: B
     assert "old 059" in await ann.page(unescape(following[1]))
 
 
-async def test_long_lists_come_in_pages(bed: Bed) -> None:
-    await bed.runtime.store.tenant("-").commit(*(create(_letter("no", "-", n)) for n in range(120)))
-    ann, path, seen = await bed.signed_in("ann"), "/console/dead-letters", set[str]()
+async def test_long_lists_come_in_pages(harness: ConsoleHarness) -> None:
+    await harness.runtime.store.tenant("-").commit(*(create(_letter("no", "-", n)) for n in range(120)))
+    ann, path, seen = await harness.signed_in("ann"), "/console/dead-letters", set[str]()
     for rows in (50, 50, 20):
         text = await ann.page(path)
         keys = re.findall(r'data-key="([^"]+)"', text)
@@ -229,11 +229,11 @@ async def test_long_lists_come_in_pages(bed: Bed) -> None:
     assert path == ""
 
 
-async def test_hostile_words_stay_words(bed: Bed) -> None:
+async def test_hostile_words_stay_words(harness: ConsoleHarness) -> None:
     letter = _letter(HOSTILE, "-")
     lantern = Lantern(id="l1", place=HOSTILE)
-    await bed.runtime.store.tenant("-").commit(create(letter), create(lantern))
-    ann = await bed.signed_in("ann")
+    await harness.runtime.store.tenant("-").commit(create(letter), create(lantern))
+    ann = await harness.signed_in("ann")
     for path in ("/console/dead-letters", "/console/lanterns", "/console/lanterns/l1"):
         text = await ann.page(path)
         assert "&lt;script&gt;" in text, path

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli import app
 from holdfast.errors import HoldfastError
 from holdfast.kit.access import Sessions, Users
-from tests.console.bed import console
+from tests.console.console_harness import console
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 
@@ -65,11 +65,11 @@ def test_people_are_added_listed_disabled_and_given_passwords_and_links() -> Non
 
 
 async def test_who_is_signed_out_by_a_command_is_out_on_every_device(tmp_path: Path) -> None:
-    async with console(tmp_path) as bed:
-        here, there = await bed.signed_in("ann"), bed.visitor()
-        user = await Users(bed.runtime.store).get("ann")
-        cookie = await Sessions(bed.runtime.store).begin(user)
-        there.session.cookie_jar.update_cookies({"holdfast_session": cookie}, bed.url)
+    async with console(tmp_path) as harness:
+        here, there = await harness.signed_in("ann"), harness.visitor()
+        user = await Users(harness.runtime.store).get("ann")
+        cookie = await Sessions(harness.runtime.store).begin(user)
+        there.session.cookie_jar.update_cookies({"holdfast_session": cookie}, harness.url)
         await there.page("/console")
         done = await asyncio.to_thread(_run, "users", "sign-out", "ann")
         assert done.exit_code == 0, done.output

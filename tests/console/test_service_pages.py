@@ -18,21 +18,21 @@ from holdfast.errors import DeclarationError
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import create
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[lanterns.service]) as made:
         yield made
 
 
-async def test_a_services_page_stands_in_the_shell_with_its_own_assets(bed: Bed) -> None:
-    store = bed.runtime.store.tenant("-")
+async def test_a_services_page_stands_in_the_shell_with_its_own_assets(harness: ConsoleHarness) -> None:
+    store = harness.runtime.store.tenant("-")
     await store.commit(*(create(Lantern(id=f"l{n}", place=f"Pier {n}")) for n in range(3)))
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     text = await ann.page("/console/lanterns")
     assert '<a href="/console/lanterns" aria-current="page">Lanterns</a>' in text
     assert "Pier 0" in text
@@ -42,7 +42,7 @@ async def test_a_services_page_stands_in_the_shell_with_its_own_assets(bed: Bed)
     assert "Pier 2" in await ann.page(unescape(following[1]))
     assert "Pier 1 · Holdfast" in await ann.page("/console/lanterns/l1")
     for found in re.findall(r'"(/assets/lanterns/[^"]+)"', text):
-        status, _, headers = await bed.visitor().ask("GET", found)
+        status, _, headers = await harness.visitor().ask("GET", found)
         assert (status, headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
         assert (await ann.ask("GET", found.rpartition("/")[0] + "/lanterns.html"))[0] == 404
     assert (await ann.act("/lanterns/lanterns/l0/light"))[0] == 200
@@ -50,9 +50,9 @@ async def test_a_services_page_stands_in_the_shell_with_its_own_assets(bed: Bed)
 
 
 async def test_with_one_service_at_the_root_the_console_keeps_its_place(tmp_path: Path) -> None:
-    async with console(tmp_path, services=[lanterns.service], at_root=True) as bed:
-        ann = await bed.signed_in("ann")
-        await bed.runtime.store.tenant("-").commit(create(Lantern(id="l1", place="Pier 1")))
+    async with console(tmp_path, services=[lanterns.service], at_root=True) as harness:
+        ann = await harness.signed_in("ann")
+        await harness.runtime.store.tenant("-").commit(create(Lantern(id="l1", place="Pier 1")))
         assert "Pier 1" in await ann.page("/console/lanterns")
         assert (await ann.act("/lanterns/l1/light"))[0] == 200
         assert (await ann.ask("GET", "/"))[2]["location"] == "/console"
@@ -71,10 +71,10 @@ async def test_a_service_at_the_root_that_has_a_front_page_keeps_it(tmp_path: Pa
         return Parts(routes=[front, own_sign_in])
 
     service = msgspec.structs.replace(lanterns.service, build=build)
-    async with console(tmp_path, services=[service], at_root=True) as bed:
-        assert await bed.visitor().page("/") == '{"front":"mine"}'
-        assert await bed.visitor().page("/sign-in") == '{"sign in":"mine"}'
-        assert "Overview" in await (await bed.signed_in("ann")).page("/console")
+    async with console(tmp_path, services=[service], at_root=True) as harness:
+        assert await harness.visitor().page("/") == '{"front":"mine"}'
+        assert await harness.visitor().page("/sign-in") == '{"sign in":"mine"}'
+        assert "Overview" in await (await harness.signed_in("ann")).page("/console")
 
 
 def _service(page: Page) -> Service:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.service import Service
-from tests.http.bed import serving
+from tests.http.server_harness import serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "limits.md"
 NAME = "prints_of_the_page"
@@ -29,13 +29,13 @@ def prints() -> Iterator[Service]:
 async def test_orders_beyond_the_plan_are_refused_and_the_others_are_printed(
     tmp_path: Path, prints: Service
 ) -> None:
-    async with serving(tmp_path, services=[prints]) as bed:
-        token = await bed.token("developer", tenant="acme")
+    async with serving(tmp_path, services=[prints]) as harness:
+        token = await harness.token("developer", tenant="acme")
         for title, expected in (("one", 201), ("two", 201), ("three", 429)):
-            status, body, headers = await bed.ask("POST", f"/prints/posters/{title}", token=token)
+            status, body, headers = await harness.ask("POST", f"/prints/posters/{title}", token=token)
             assert status == expected, body
         assert headers["retry-after"] == "30"
         assert body["error"] == "limit_reached"
         assert body["details"] == {"usage": 2, "limit": 2, "plan": "free"}
-        await bed.runtime.runner.work_off()
-        assert sorted(bed.runtime.parts["prints"].operations.printed) == ["one", "two"]
+        await harness.runtime.runner.work_off()
+        assert sorted(harness.runtime.parts["prints"].operations.printed) == ["one", "two"]

@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.service import Service
-from tests.http.bed import serving
 from tests.http.issuer import issuing
+from tests.http.server_harness import serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "members.md"
 
@@ -32,12 +32,12 @@ def circles() -> Iterator[Service]:
 async def test_people_found_circles_and_read_those_they_belong_to(tmp_path: Path, circles: Service) -> None:
     async with (
         issuing(SystemClock()) as issuer,
-        serving(tmp_path, services=[circles], oidc=[issuer.settings(allow=())]) as bed,
+        serving(tmp_path, services=[circles], oidc=[issuer.settings(allow=())]) as harness,
     ):
         ann, bob = (issuer.token(email=f"{name}@people.example") for name in ("ann", "bob"))
 
         async def ask(method: str, path: str, token: str, **more: Any) -> tuple[int, Any]:
-            status, body, _ = await bed.ask(method, f"/circles/api/v1{path}", token=token, **more)
+            status, body, _ = await harness.ask(method, f"/circles/api/v1{path}", token=token, **more)
             return status, body
 
         assert await ask("GET", "/me", bob) == (200, {"user": "oidc:bob@people.example"})

@@ -17,8 +17,8 @@ from holdfast.kit.access.sessions import COOKIE, csrf_of
 from holdfast.model import Document
 from holdfast.store import create
 from tests.examples.clubs import ClubMember
-from tests.http.bed import TENANT, Bed
 from tests.http.issuer import StandIn
+from tests.http.server_harness import TENANT, ServerHarness
 
 ROLES = ("viewer", "developer", "admin", "owner")
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -74,9 +74,9 @@ class Route(msgspec.Struct, frozen=True):
         return re.sub(r"\{[^}]+:(\w+)\}", lambda found: "1" if found[1] == "int" else "none", path)
 
 
-def routes_of(bed: Bed) -> list[Route]:
+def routes_of(harness: ServerHarness) -> list[Route]:
     """Every route the application has, from its own table; what changes the caller comes last."""
-    found = [_route(path, method, handler) for path, method, handler in declared_routes(bed.surface.app)]
+    found = [_route(path, method, handler) for path, method, handler in declared_routes(harness.surface.app)]
     return sorted(
         found, key=lambda one: (one.needs == "person" and one.method not in SAFE, one.path == "/sign-out")
     )
@@ -126,46 +126,53 @@ def club_member(user_id: str, tenant_id: str, role: Any) -> Document:
 
 
 async def visitors(
-    bed: Bed, issuer: StandIn, member_of: Callable[[str, str, Any], Document] = club_member
+    harness: ServerHarness, issuer: StandIn, member_of: Callable[[str, str, Any], Document] = club_member
 ) -> dict[str, Visitor]:
     """All of them, by name; `member_of` makes the document that gives a person a role."""
-    found = {**await _nobodies(bed, issuer), **await _known(bed, issuer), **await _in_browsers(bed)}
-    return {**found, **await _members(bed, issuer, member_of)}
+    found = {
+        **await _nobodies(harness, issuer),
+        **await _known(harness, issuer),
+        **await _in_browsers(harness),
+    }
+    return {**found, **await _members(harness, issuer, member_of)}
 
 
 def _bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def _nobodies(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
-    revoked = await bed.token("owner")
-    await ApiTokens(bed.runtime.store).revoke(revoked[3:19])
+async def _nobodies(harness: ServerHarness, issuer: StandIn) -> dict[str, Visitor]:
+    revoked = await harness.token("owner")
+    await ApiTokens(harness.runtime.store).revoke(revoked[3:19])
     ended = int(issuer.clock.now().timestamp()) - 3_600
     brought = {
         "nothing": {},
         "garbage": _bearer("nonsense"),
         "another scheme": {"authorization": "Basic YWRtaW46YWRtaW4="},
         "a token never given": _bearer("hf_" + "a" * 64),
-        "an expired token": _bearer(await bed.token("owner", expires_in_s=0.000001)),
+        "an expired token": _bearer(await harness.token("owner", expires_in_s=0.000001)),
         "a revoked token": _bearer(revoked),
         "a garbled identity token": _bearer("a.b.c"),
         "an identity token for others": _bearer(issuer.token(aud="https://other.example")),
         "an expired identity token": _bearer(issuer.token(exp=ended)),
         "a session never begun": {"cookie": f"{COOKIE}={'a' * 43}"},
         "a visitor's forged session": {"cookie": f"clubs_visitor={'a' * 43}.{'b' * 43}"},
-        "a bad token with a good session": {**_bearer("nonsense"), **await _session(bed, "mixed", "owner")},
+        "a bad token with a good session": {
+            **_bearer("nonsense"),
+            **await _session(harness, "mixed", "owner"),
+        },
     }
     found = {name: Visitor(headers=headers, known=False) for name, headers in brought.items()}
-    if "clubs" in bed.runtime.visitors:
-        cookie = await bed.runtime.visitors["clubs"].begin("vera")
+    if "clubs" in harness.runtime.visitors:
+        cookie = await harness.runtime.visitors["clubs"].begin("vera")
         headers = {"cookie": f"clubs_visitor={cookie}"}
         found["a visitor of a service"] = Visitor(headers=headers, known=False, visits="clubs")
     return found
 
 
-async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
+async def _known(harness: ServerHarness, issuer: StandIn) -> dict[str, Visitor]:
     found: dict[str, Visitor] = {
-        "the service": Visitor(headers=_bearer(await bed.token("service")), service=True),
+        "the service": Visitor(headers=_bearer(await harness.token("service")), service=True),
         "an admin by identity": Visitor(
             headers=_bearer(issuer.token()), roles={TENANT: "admin"}, person=True
         ),
@@ -176,11 +183,11 @@ async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
             headers=_bearer(issuer.token(email="eve@other.example")), person=True
         ),
         "a token without the scope": Visitor(
-            headers=_bearer(await bed.token("owner", scopes=["nothing:read"])), scoped=False
+            headers=_bearer(await harness.token("owner", scopes=["nothing:read"])), scoped=False
         ),
     }
     for role in ROLES:
-        whole, theirs = await bed.token(role), await bed.token(role, HERE)
+        whole, theirs = await harness.token(role), await harness.token(role, HERE)
         found[f"{role} of the whole"] = Visitor(headers=_bearer(whole), roles={TENANT: role})
         found[f"{role} of a tenant"] = Visitor(headers=_bearer(theirs), roles={HERE: role})
         found[f"{role} of another tenant"] = Visitor(
@@ -190,17 +197,17 @@ async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
 
 
 async def _members(
-    bed: Bed, issuer: StandIn, member_of: Callable[[str, str, Any], Document]
+    harness: ServerHarness, issuer: StandIn, member_of: Callable[[str, str, Any], Document]
 ) -> dict[str, Visitor]:
     """People whom only a membership names, in one tenant or in two."""
-    if bed.runtime.roles is None:
+    if harness.runtime.roles is None:
         return {}
     found: dict[str, Visitor] = {}
     for name, memberships in MEMBERS.items():
         email = f"{name}@people.example"
         for club, role in memberships.items():
             member = member_of(f"oidc:{email}", club, role)
-            await bed.runtime.store.tenant(club).commit(create(member))
+            await harness.runtime.store.tenant(club).commit(create(member))
         headers = _bearer(issuer.token(email=email))
         found[f"{name} by membership"] = Visitor(headers=headers, memberships=memberships, person=True)
     both = found["admin-and-viewer by membership"]
@@ -210,18 +217,18 @@ async def _members(
     return found
 
 
-async def _in_browsers(bed: Bed) -> dict[str, Visitor]:
+async def _in_browsers(harness: ServerHarness) -> dict[str, Visitor]:
     """People with sessions, each their own: signing out must end nobody else's."""
     here, other = {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "cross-site"}
-    origin, evil = {"origin": str(bed.client._base_url)}, {"origin": "https://evil.example"}
+    origin, evil = {"origin": str(harness.client._base_url)}, {"origin": "https://evil.example"}
 
     async def ann(where: Mapping[str, str], *, csrf: str | None = None, **more: Any) -> Visitor:
-        cookie = await _session(bed, "ann", "admin")
+        cookie = await _session(harness, "ann", "admin")
         token = csrf_of(_value(cookie)) if csrf is None else csrf
         headers = {**cookie, **where, **({"x-csrf-token": token} if token else {})}
         return Visitor(headers=headers, roles={TENANT: "admin"}, person=True, **more)
 
-    viewer = await _session(bed, "vic", "viewer")
+    viewer = await _session(harness, "vic", "viewer")
     theirs = csrf_of(_value(viewer))
     return {
         "a session": await ann(here),
@@ -239,11 +246,11 @@ async def _in_browsers(bed: Bed) -> dict[str, Visitor]:
     }
 
 
-async def _session(bed: Bed, name: str, role: Any) -> dict[str, str]:
-    users = Users(bed.runtime.store)
+async def _session(harness: ServerHarness, name: str, role: Any) -> dict[str, str]:
+    users = Users(harness.runtime.store)
     with contextlib.suppress(AlreadyExistsError):
         await users.add(name, role=role, tenant_id=TENANT)
-    return {"cookie": f"{COOKIE}={await Sessions(bed.runtime.store).begin(await users.get(name))}"}
+    return {"cookie": f"{COOKIE}={await Sessions(harness.runtime.store).begin(await users.get(name))}"}
 
 
 def _value(cookie: Mapping[str, str]) -> str:

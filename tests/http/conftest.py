@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.bed import Bed, serving
+from tests.http.server_harness import ServerHarness, serving
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ServerHarness]:
     async with serving(tmp_path) as made:
         yield made

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from tests.http.bed import SECRET
+from tests.http.server_harness import SECRET
 
 SENDERS = 16
 

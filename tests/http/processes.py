@@ -14,12 +14,12 @@ from holdfast.config import load_config
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, RetryPolicy, new_secret
 from holdfast.runtime import Runtime
 from holdfast.store import put
-from tests.http.bed import SERVICE, TENANT
+from tests.http.server_harness import SERVICE, TENANT
 
 _ROOT = Path(__file__).parents[2]
 
 
-def announce(folder: Path, service: str = "tests.http.bed:SERVICE") -> None:
+def announce(folder: Path, service: str = "tests.http.server_harness:SERVICE") -> None:
     """As an installed package would: the service is found by its entry point."""
     info = folder / "echo_chamber-1.dist-info"
     info.mkdir()

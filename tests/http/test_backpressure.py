@@ -24,7 +24,7 @@ from holdfast.service import Webhook
 from holdfast.store import Transaction, create
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.testing import ManualClock
-from tests.http.bed import SECRET, serving
+from tests.http.server_harness import SECRET, serving
 from tests.kit.eventually import until, until_found
 
 SIGNATURE = "sha256=" + hmac.new(SECRET.encode(), b"{}", hashlib.sha256).hexdigest()
@@ -32,11 +32,11 @@ SOURCE = Source(name="bench", verifier=GithubVerifier(SECRET))
 
 
 async def test_past_the_backlog_webhooks_are_sent_away_until_it_is_handled(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits={"backlog_max": 3}) as bed:
+    async with serving(tmp_path, limits={"backlog_max": 3}) as harness:
 
         async def send(name: str) -> tuple[int, str]:
             headers = {"x-word": SECRET, "x-name": name}
-            status, _, told = await bed.ask("POST", "/echo-chamber/webhook", headers=headers, data=name)
+            status, _, told = await harness.ask("POST", "/echo-chamber/webhook", headers=headers, data=name)
             return status, told.get("retry-after", "")
 
         accepted, number = 0, 0
@@ -50,10 +50,10 @@ async def test_past_the_backlog_webhooks_are_sent_away_until_it_is_handled(tmp_p
 
         await until_found(refused)
         assert accepted >= 3
-        assert (await bed.ask("GET", "/health"))[0] == 200
+        assert (await harness.ask("GET", "/health"))[0] == 200
         # What was accepted is there, what was refused is not.
-        assert await bed.runtime.store.privileged().count_due(InboxItem) == accepted
-        await bed.runtime.drain(30)
+        assert await harness.runtime.store.privileged().count_due(InboxItem) == accepted
+        await harness.runtime.drain(30)
 
         async def taken() -> bool:
             return (await send("after"))[0] in (200, 202)

@@ -32,8 +32,8 @@ from schemathesis.core.result import Ok
 from holdfast.config import load_config
 from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
-from tests.http.bed import SECRET, SERVICE
 from tests.http.processes import announce, holdfast_process
+from tests.http.server_harness import SECRET, SERVICE
 
 REQUESTS_MIN = int(os.environ.get("HOLDFAST_TEST_REQUESTS", "500"))
 # How many of each kind an operation gets in one round; those with few parameters run out before.

@@ -25,7 +25,7 @@ from holdfast.model import schema_of
 from holdfast.store import Committed, Query
 from holdfast.store.commit import Commit, Outcome
 from holdfast.testing import ManualClock
-from tests.http.bed import SECRET, Bed, serving
+from tests.http.server_harness import SECRET, ServerHarness, serving
 from tests.kit.eventually import until, until_found
 
 PATH = "/echo-chamber/webhook"
@@ -95,9 +95,9 @@ def _random_script(rng: random.Random, number: int) -> list[bytes]:
     return [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
 
 
-async def _exchange(bed: Bed, pieces: list[bytes]) -> bytes:
+async def _exchange(harness: ServerHarness, pieces: list[bytes]) -> bytes:
     """All that a connection is answered, until it ends; without what differs by time or chance."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     answer = b""
     with contextlib.suppress(ConnectionError):
@@ -111,21 +111,21 @@ async def _exchange(bed: Bed, pieces: list[bytes]) -> bytes:
     return _ULID.sub(b"ID", _DATE.sub(b"", answer))
 
 
-async def _documents(bed: Bed) -> list[Any]:
-    found = await bed.runtime.store.privileged().query(
+async def _documents(harness: ServerHarness) -> list[Any]:
+    found = await harness.runtime.store.privileged().query(
         Query(InboxItem).where("status", "==", "pending").order_by("-received_at").limit(1_000)
     )
     return sorted((msgspec.to_builtins(one) for one in found.docs), key=lambda one: str(one["id"]))
 
 
-def _figures(bed: Bed) -> list[str]:
-    lines = generate_latest(bed.surface.metrics.registry).decode().splitlines()
+def _figures(harness: ServerHarness) -> list[str]:
+    lines = generate_latest(harness.surface.metrics.registry).decode().splitlines()
     counted = ("holdfast_http_requests_total", "holdfast_http_request_seconds_count")
     return sorted(line for line in lines if line.startswith(counted))
 
 
 @contextlib.asynccontextmanager
-async def _both_ways(home: Path, **settings: Any) -> AsyncIterator[tuple[Bed, Bed]]:
+async def _both_ways(home: Path, **settings: Any) -> AsyncIterator[tuple[ServerHarness, ServerHarness]]:
     """Two servers that differ in nothing else."""
     for name in ("direct", "asgi"):
         (home / name).mkdir()
@@ -159,13 +159,15 @@ async def test_both_ways_answer_store_and_count_the_same(tmp_path: Path, asgi_re
             assert await _exchange(direct, pieces) == await _exchange(asgi, pieces), pieces
         assert await _documents(direct) == await _documents(asgi) != []
         assert _figures(direct) == _figures(asgi)
-        hooks = [bed.surface.webhooks[PATH] for bed in (direct, asgi)]
+        hooks = [harness.surface.webhooks[PATH] for harness in (direct, asgi)]
         assert 0 < asgi_requests.count(hooks[0]) < asgi_requests.count(hooks[1])
 
 
-async def _connected(bed: Bed, made: set[SlowClientProtocol]) -> tuple[asyncio.StreamReader, Any, Any]:
+async def _connected(
+    harness: ServerHarness, made: set[SlowClientProtocol]
+) -> tuple[asyncio.StreamReader, Any, Any]:
     """A client's streams, and the server's side of its connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
     await until(lambda: len(made) == 1)
     (connection,) = made
     return reader, writer, connection
@@ -187,8 +189,8 @@ def messages_begun(monkeypatch: pytest.MonkeyPatch) -> list[SlowClientProtocol]:
 async def test_a_webhook_that_was_read_whole_is_parsed_once_and_not_as_usual(
     tmp_path: Path, made: set[SlowClientProtocol], messages_begun: list[SlowClientProtocol]
 ) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer, connection = await _connected(bed, made)
+    async with serving(tmp_path) as harness:
+        reader, writer, connection = await _connected(harness, made)
         for number in range(3):
             connection.data_received(_request(name=f"m{number}", connection="keep-alive"))
             assert b" 202 " in await reader.readuntil(b'kept"}')
@@ -206,8 +208,8 @@ async def test_a_webhook_that_was_read_whole_is_parsed_once_and_not_as_usual(
 async def test_what_comes_before_a_whole_webhook_is_read_is_answered_after_it(
     tmp_path: Path, made: set[SlowClientProtocol]
 ) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer, connection = await _connected(bed, made)
+    async with serving(tmp_path) as harness:
+        reader, writer, connection = await _connected(harness, made)
         connection.data_received(_request(name="one"))
         connection.data_received(_request(name="two", x_word="wrong") + _request(name="three")[:40])
         connection.data_received(_request(name="three", connection="close")[40:])
@@ -215,31 +217,31 @@ async def test_what_comes_before_a_whole_webhook_is_read_is_answered_after_it(
             answer = await reader.read()
         writer.close()
         assert [int(one[:3]) for one in answer.split(b"HTTP/1.1 ")[1:]] == [202, 401, 202]
-        assert [one["messageId"] for one in await _documents(bed)] == ["one", "three"]
+        assert [one["messageId"] for one in await _documents(harness)] == ["one", "three"]
 
 
 async def test_a_webhook_that_waits_to_be_read_is_stored_although_its_connection_ends(
     tmp_path: Path, made: set[SlowClientProtocol]
 ) -> None:
-    async with serving(tmp_path) as bed:
-        _, writer, connection = await _connected(bed, made)
+    async with serving(tmp_path) as harness:
+        _, writer, connection = await _connected(harness, made)
         connection.data_received(_request(name="lost"))
         connection.connection_lost(None)
 
         async def stored() -> bool:
-            return [one["messageId"] for one in await _documents(bed)] == ["lost"]
+            return [one["messageId"] for one in await _documents(harness)] == ["lost"]
 
         await until_found(stored)
         await until(lambda: not connection.tasks)
-        assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+        assert harness.surface.webhooks[PATH]._backpressure._at_work == 0
         writer.close()
 
 
 async def test_a_server_that_stops_answers_a_webhook_that_waits_to_be_read(
     tmp_path: Path, made: set[SlowClientProtocol]
 ) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer, connection = await _connected(bed, made)
+    async with serving(tmp_path) as harness:
+        reader, writer, connection = await _connected(harness, made)
         connection.data_received(_request(name="last"))
         connection.shutdown()
         async with asyncio.timeout(30):
@@ -252,13 +254,13 @@ async def test_a_server_that_stops_answers_a_webhook_that_waits_to_be_read(
 async def test_past_the_backlog_both_ways_refuse_alike(tmp_path: Path) -> None:
     async with _both_ways(tmp_path, limits={"backlog_max": 1}) as (direct, asgi):
         answers = []
-        for bed in (direct, asgi):
+        for harness in (direct, asgi):
 
-            async def refused(bed: Bed = bed) -> bool:
-                return await bed.send("first") == 503
+            async def refused(harness: ServerHarness = harness) -> bool:
+                return await harness.send("first") == 503
 
             await until_found(refused)
-            answers.append(await _exchange(bed, [_request(name="next", connection="close")]))
+            answers.append(await _exchange(harness, [_request(name="next", connection="close")]))
         assert answers[0].startswith(b"HTTP/1.1 503 ")
         assert answers[0] == answers[1]
         assert b"retry-after: 10" in answers[0]
@@ -279,11 +281,11 @@ def _counted_tasks() -> Iterator[list[str]]:
 
 
 async def test_a_small_webhook_takes_no_task_and_no_asgi(tmp_path: Path, asgi_requests: list[Ingest]) -> None:
-    async with serving(tmp_path) as bed:
+    async with serving(tmp_path) as harness:
         sender = _request(name="one") + _request(name="two", connection="close")
         first, _, rest = sender.partition(b"hello")
         with _counted_tasks() as tasks:
-            answer = await _exchange(bed, [first, b"hello", rest])
+            answer = await _exchange(harness, [first, b"hello", rest])
         assert answer.count(b"HTTP/1.1 202 Accepted\r\n") == 2
         # The second came before the first was answered, so it waited its turn in the server beneath.
         assert len(asgi_requests) <= 1
@@ -294,9 +296,9 @@ async def test_a_small_webhook_takes_no_task_and_no_asgi(tmp_path: Path, asgi_re
 async def test_each_webhook_of_a_connection_is_one_commit_and_one_future(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
-        engine, tracked = bed.runtime.store.engine, list[asyncio.Future[Any]]()
+    async with serving(tmp_path) as harness:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
+        engine, tracked = harness.runtime.store.engine, list[asyncio.Future[Any]]()
         commit = engine.commit
 
         def committing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
@@ -317,9 +319,11 @@ async def test_each_webhook_of_a_connection_is_one_commit_and_one_future(
         assert set(tasks) <= {"Backpressure._count"}
 
 
-def _engine_with(bed: Bed, monkeypatch: pytest.MonkeyPatch, commit: Callable[[], Awaitable[Any]]) -> None:
+def _engine_with(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch, commit: Callable[[], Awaitable[Any]]
+) -> None:
     """Let messages be committed so, and everything else as ever."""
-    engine = bed.runtime.store.engine
+    engine = harness.runtime.store.engine
     usual = engine.commit
 
     def committing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
@@ -353,38 +357,38 @@ async def test_a_commit_that_fails_is_answered_alike(
             made.set_result([fault])
         return made
 
-    async with _both_ways(tmp_path) as beds:
+    async with _both_ways(tmp_path) as harnesses:
         answers = []
-        for bed in beds:
+        for harness in harnesses:
             with monkeypatch.context() as patched:
-                _engine_with(bed, patched, commit)
-                answers.append(await _exchange(bed, [_request(name="m1", connection="close")]))
-            assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+                _engine_with(harness, patched, commit)
+                answers.append(await _exchange(harness, [_request(name="m1", connection="close")]))
+            assert harness.surface.webhooks[PATH]._backpressure._at_work == 0
         assert answers[0] == answers[1]
         assert int(answers[0].split(b" ")[1]) == status
-        assert _figures(beds[0]) == _figures(beds[1])
+        assert _figures(harnesses[0]) == _figures(harnesses[1])
 
 
 async def test_a_commit_that_takes_too_long_is_answered_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with _both_ways(tmp_path, limits={"request_s": 0.2}) as beds:
+    async with _both_ways(tmp_path, limits={"request_s": 0.2}) as harnesses:
         answers, commits = [], list[asyncio.Future[Any]]()
-        for bed in beds:
+        for harness in harnesses:
             with monkeypatch.context() as patched:
 
                 def never() -> Awaitable[Any]:
                     commits.append(asyncio.get_running_loop().create_future())
                     return commits[-1]
 
-                _engine_with(bed, patched, never)
-                answers.append(await _exchange(bed, [_request(name="m1", connection="close")]))
-            ingest = bed.surface.webhooks[PATH]
+                _engine_with(harness, patched, never)
+                answers.append(await _exchange(harness, [_request(name="m1", connection="close")]))
+            ingest = harness.surface.webhooks[PATH]
             assert (ingest._backpressure._at_work, len(ingest._deadlines._deadlines)) == (0, 0)
         assert [one.cancelled() for one in commits] == [True, True]
         assert answers[0].startswith(b"HTTP/1.1 504 ")
         assert answers[0] == answers[1]
-        assert _figures(beds[0]) == _figures(beds[1])
+        assert _figures(harnesses[0]) == _figures(harnesses[1])
 
 
 async def test_a_server_that_stops_waits_for_a_commit_and_closes_what_it_waits_for_no_longer(
@@ -401,9 +405,9 @@ async def test_a_server_that_stops_waits_for_a_commit_and_closes_what_it_waits_f
 
         monkeypatch.setattr("holdfast.server._GRACE_S", 5 if answered else 0.1)
         with monkeypatch.context() as patched:
-            async with serving(tmp_path / str(number)) as bed:
-                _engine_with(bed, patched, commit)
-                sending = asyncio.create_task(_exchange(bed, [_request(name="m1")]))
+            async with serving(tmp_path / str(number)) as harness:
+                _engine_with(harness, patched, commit)
+                sending = asyncio.create_task(_exchange(harness, [_request(name="m1")]))
                 await under_way.wait()
                 if answered:
                     asyncio.get_running_loop().call_later(0.05, commits[0].set_result, [Committed((1,))])
@@ -414,8 +418,8 @@ async def test_a_server_that_stops_waits_for_a_commit_and_closes_what_it_waits_f
 async def test_a_message_is_stored_although_its_sender_hung_up_meanwhile(
     tmp_path: Path, made: set[SlowClientProtocol], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        engine, going, go_on = bed.runtime.store.engine, asyncio.Event(), asyncio.Event()
+    async with serving(tmp_path) as harness:
+        engine, going, go_on = harness.runtime.store.engine, asyncio.Event(), asyncio.Event()
         commit = engine.commit
 
         async def late(commits: Sequence[Commit]) -> list[Outcome]:
@@ -424,7 +428,7 @@ async def test_a_message_is_stored_although_its_sender_hung_up_meanwhile(
             return await commit(commits)
 
         monkeypatch.setattr(engine, "commit", late)
-        _, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+        _, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
         writer.write(_request(name="gone"))
         await going.wait()
         writer.transport.abort()
@@ -432,18 +436,18 @@ async def test_a_message_is_stored_although_its_sender_hung_up_meanwhile(
         await until(lambda: connection not in connection.connections)
         go_on.set()
         await until(lambda: not connection.tasks)
-        assert [one["messageId"] for one in await _documents(bed)] == ["gone"]
-        assert bed.surface.webhooks[PATH]._backpressure._at_work == 0
+        assert [one["messageId"] for one in await _documents(harness)] == ["gone"]
+        assert harness.surface.webhooks[PATH]._backpressure._at_work == 0
 
 
 async def test_a_message_that_must_wait_for_a_place_gets_its_answer_when_it_had_one(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, limits={"webhook_concurrency": 1}) as bed:
-        backpressure = bed.surface.webhooks[PATH]._backpressure
+    async with serving(tmp_path, limits={"webhook_concurrency": 1}) as harness:
+        backpressure = harness.surface.webhooks[PATH]._backpressure
         assert backpressure.enter_at_once()
         with _counted_tasks() as tasks:
-            sending = asyncio.create_task(_exchange(bed, [_request(name="m1", connection="close")]))
+            sending = asyncio.create_task(_exchange(harness, [_request(name="m1", connection="close")]))
             await until(lambda: len(backpressure._queue) == 1)
             backpressure.leave()
             assert (await sending).startswith(b"HTTP/1.1 202 ")
@@ -452,10 +456,12 @@ async def test_a_message_that_must_wait_for_a_place_gets_its_answer_when_it_had_
 
 @pytest.mark.parametrize("sent", [b"", b"hel"], ids=["nothing", "a part"])
 async def test_a_message_whose_sender_hung_up_is_not_stored(tmp_path: Path, sent: bytes) -> None:
-    async with _both_ways(tmp_path) as beds:
-        for bed in beds:
+    async with _both_ways(tmp_path) as harnesses:
+        for harness in harnesses:
             whole = _request(name="cut", body=b"hello")
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", int(harness.address.rpartition(":")[2])
+            )
             writer.write(whole.removesuffix(b"hello") + sent)
             await writer.drain()
             writer.write_eof()
@@ -463,8 +469,8 @@ async def test_a_message_whose_sender_hung_up_is_not_stored(tmp_path: Path, sent
                 assert await reader.read() == b""
             writer.close()
             # Sent again, it is whole, and no duplicate of a half.
-            assert b" 202 " in await _exchange(bed, [_request(name="cut", connection="close")])
-            assert [one["bodyBytes"] for one in await _documents(bed)] == [5]
+            assert b" 202 " in await _exchange(harness, [_request(name="cut", connection="close")])
+            assert [one["bodyBytes"] for one in await _documents(harness)] == [5]
 
 
 @pytest.fixture
@@ -481,14 +487,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> set[SlowClientProtocol]:
 
 
 async def test_each_answer_has_the_headers_that_the_server_has_by_then(tmp_path: Path) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    async with serving(tmp_path) as harness:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
         answers = []
         for number in range(4):
             writer.write(_request(name=f"m{number}"))
             async with asyncio.timeout(30):
                 answers.append(await reader.readuntil(b'kept"}'))
-            (batch,) = bed.surface.webhook_batches.values()
+            (batch,) = harness.surface.webhook_batches.values()
             # Its own, which the server's tick does not replace.
             batch.renderer.state = copy.copy(batch.renderer.state)
             batch.renderer.state.default_headers = [(b"date", b"day %d" % (number // 2))]
@@ -500,8 +506,8 @@ async def test_each_answer_has_the_headers_that_the_server_has_by_then(tmp_path:
 async def test_an_idle_connection_is_closed_by_the_tick(
     tmp_path: Path, made: set[SlowClientProtocol]
 ) -> None:
-    async with serving(tmp_path) as bed:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(bed.address.rpartition(":")[2]))
+    async with serving(tmp_path) as harness:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(harness.address.rpartition(":")[2]))
         writer.write(_request(name="one"))
         async with asyncio.timeout(30):
             await reader.readuntil(b"kept")

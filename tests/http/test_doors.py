@@ -22,9 +22,9 @@ from holdfast.kit.access.authorization import KINDS
 from holdfast.runtime import Runtime, find_services
 from holdfast.web import next_of
 from tests.examples.clubs import service as clubs
-from tests.http.bed import Bed, echo_service, serving
 from tests.http.callers import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
 from tests.http.issuer import StandIn, issuing
+from tests.http.server_harness import ServerHarness, echo_service, serving
 
 NOBODY: Final = Visitor(known=False)
 # Written by hand, so that a new route fails here until somebody has thought about who may use it.
@@ -107,7 +107,7 @@ async def issuer() -> AsyncIterator[StandIn]:
 
 
 @contextlib.asynccontextmanager
-async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
+async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[ServerHarness]:
     """Everything that can be served: the operator's routes, the services and their pages, the console."""
     # gwi gives roles by its own memberships, as clubs do here: its tests have it as the one that does.
     others = [service for service in find_services() if service.name != "gwi"]
@@ -116,17 +116,17 @@ async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
     def pages(runtime: Runtime) -> list[Any]:
         return [*console.routes(runtime), *site.routes(runtime)]
 
-    async with serving(home, services=services, more=pages, oidc=[issuer.settings()]) as bed:
-        yield bed
+    async with serving(home, services=services, more=pages, oidc=[issuer.settings()]) as harness:
+        yield harness
 
 
-async def status_of(bed: Bed, route: Route, visitor: Visitor) -> int:
+async def status_of(harness: ServerHarness, route: Route, visitor: Visitor) -> int:
     more: dict[str, Any] = {}
     if route.method not in SAFE:
         more["json"] = {"on": True} if "switch" in route.path else {}
     url, headers = route.url + visitor.query, dict(visitor.headers)
     # The body is not read: a stream has no end.
-    async with bed.client.request(
+    async with harness.client.request(
         route.method, url, headers=headers, allow_redirects=False, **more
     ) as answer:
         return answer.status
@@ -139,22 +139,22 @@ def fits(status: int, wanted: int | None, route: Route) -> bool:
     return status < 500 and (route.needs == "public" or status not in (401, 403))
 
 
-async def test_the_routes_there_are_need_what_is_written_here(bed: Bed) -> None:
-    found = {route.name: route.needs + ("*" if route.platform else "") for route in routes_of(bed)}
+async def test_the_routes_there_are_need_what_is_written_here(harness: ServerHarness) -> None:
+    found = {route.name: route.needs + ("*" if route.platform else "") for route in routes_of(harness)}
     assert found == DECLARED
 
 
 async def test_every_route_answers_every_kind_of_caller_as_it_declares(
     tmp_path: Path, issuer: StandIn
 ) -> None:
-    async with _whole(tmp_path, issuer) as bed:
-        callers, routes = await visitors(bed, issuer), routes_of(bed)
+    async with _whole(tmp_path, issuer) as harness:
+        callers, routes = await visitors(harness, issuer), routes_of(harness)
         assert {route.needs for route in routes} >= set(KINDS), "a kind of caller without a route"
         assert any(route.tenant for route in routes)
         assert any(route.page for route in routes)
         wrong = []
         for (name, visitor), route in itertools.product(callers.items(), routes):
-            status, wanted = await status_of(bed, route, visitor), expected(route, visitor)
+            status, wanted = await status_of(harness, route, visitor), expected(route, visitor)
             if not fits(status, wanted, route):
                 wrong.append(f"{name} at {route.name}: {status}, not {wanted or 'let in'}")
         assert not wrong, "\n".join(wrong)
@@ -163,23 +163,23 @@ async def test_every_route_answers_every_kind_of_caller_as_it_declares(
 async def test_a_service_at_the_root_lets_nobody_in_either(tmp_path: Path) -> None:
     for service in (echo_service(), *find_services()):
         more = functools.partial(console.routes, at_root=True)
-        async with serving(tmp_path / service.name, services=[service], at_root=True, more=more) as bed:
-            webhooks = set(bed.surface.webhooks)
+        async with serving(tmp_path / service.name, services=[service], at_root=True, more=more) as harness:
+            webhooks = set(harness.surface.webhooks)
             assert {path.removeprefix(f"/{service.address}") for path in webhooks} <= webhooks, (
                 "also at the root"
             )
-            for route in routes_of(bed):
-                status, wanted = await status_of(bed, route, NOBODY), expected(route, NOBODY)
+            for route in routes_of(harness):
+                status, wanted = await status_of(harness, route, NOBODY), expected(route, NOBODY)
                 assert fits(status, wanted, route), (service.name, route.name, status)
 
 
 async def test_whoever_signs_in_goes_on_where_they_wanted_to(tmp_path: Path, issuer: StandIn) -> None:
-    async with _whole(tmp_path, issuer) as bed:
+    async with _whole(tmp_path, issuer) as harness:
         for asked, after in [
             ("/echo-chamber/page?status=dead&x=%26", "/echo-chamber/page?status=dead&x=%26"),
             ("/echo-chamber/page?next=//evil.example", "/echo-chamber/page?next=//evil.example"),
         ]:
-            async with bed.client.get(URL(asked, encoded=True), allow_redirects=False) as answer:
+            async with harness.client.get(URL(asked, encoded=True), allow_redirects=False) as answer:
                 assert answer.status == 303
                 assert answer.headers["location"] == f"/sign-in?{urlencode({'next': after})}"
 
@@ -203,40 +203,40 @@ def test_nobody_is_sent_to_another_site(path: str, query: str, after: str) -> No
 async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along(
     tmp_path: Path, issuer: StandIn
 ) -> None:
-    async with _whole(tmp_path, issuer) as bed:
-        callers = await visitors(bed, issuer)
-        assert "/echo-chamber/webhook" in bed.surface.webhooks
-        for path, ingest in bed.surface.webhooks.items():
+    async with _whole(tmp_path, issuer) as harness:
+        callers = await visitors(harness, issuer)
+        assert "/echo-chamber/webhook" in harness.surface.webhooks
+        for path, ingest in harness.surface.webhooks.items():
             answers = ingest.hook.statuses
             for name, visitor in callers.items():
                 route = Route("POST", path, "public")
-                status = await status_of(bed, route, visitor)
+                status = await status_of(harness, route, visitor)
                 assert status in (answers.unverified, answers.malformed), (path, name, status)
             get_it = Route("GET", path, "public")
-            assert await status_of(bed, get_it, callers["the service"]) == 405
+            assert await status_of(harness, get_it, callers["the service"]) == 405
 
 
-async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) -> None:
+async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(harness: ServerHarness) -> None:
     for role in ROLES:
-        token = await bed.token(role)
-        for route in routes_of(bed):
+        token = await harness.token(role)
+        for route in routes_of(harness):
             if route.needs != "public":
                 visitor = Visitor(headers={"authorization": f"Bearer {token}"}, asks="other")
-                allowed = await status_of(bed, route, visitor) != 403
+                allowed = await status_of(harness, route, visitor) != 403
                 assert allowed == (role in ("admin", "owner")), (role, route.name)
 
 
-async def test_a_scope_narrows_what_a_role_may(bed: Bed) -> None:
-    token = await bed.token("owner", scopes=["deliveries:read"])
-    assert (await bed.ask("GET", "/api/v1/deliveries", token=token))[0] == 200
-    assert (await bed.ask("POST", "/api/v1/deliveries/holdfast/none/replay", token=token))[0] == 403
-    assert (await bed.ask("GET", "/api/v1/audit", token=token))[0] == 403
-    assert (await bed.ask("GET", "/echo-chamber/hello", token=token))[0] == 403
+async def test_a_scope_narrows_what_a_role_may(harness: ServerHarness) -> None:
+    token = await harness.token("owner", scopes=["deliveries:read"])
+    assert (await harness.ask("GET", "/api/v1/deliveries", token=token))[0] == 200
+    assert (await harness.ask("POST", "/api/v1/deliveries/holdfast/none/replay", token=token))[0] == 403
+    assert (await harness.ask("GET", "/api/v1/audit", token=token))[0] == 403
+    assert (await harness.ask("GET", "/echo-chamber/hello", token=token))[0] == 403
 
 
-async def test_a_route_that_says_nothing_keeps_the_server_from_starting(bed: Bed) -> None:
+async def test_a_route_that_says_nothing_keeps_the_server_from_starting(harness: ServerHarness) -> None:
     @get("/forgotten")
     async def forgotten() -> None: ...
 
     with pytest.raises(DeclarationError, match="GET /forgotten does not say what it needs"):
-        create_app(bed.runtime, more=[forgotten])
+        create_app(harness.runtime, more=[forgotten])

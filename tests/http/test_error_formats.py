@@ -11,18 +11,20 @@ import pytest
 from holdfast.errors import LimitReachedError
 from holdfast.store.transforms import Increment
 from tests.examples.clubs import TOASTS_MAX, service
-from tests.http.bed import Bed, serving
+from tests.http.server_harness import ServerHarness, serving
 
 API = "/clubs/api/v1"
 
 
 @pytest.fixture
-async def clubs(tmp_path: Path) -> AsyncIterator[Bed]:
-    async with serving(tmp_path, services=[service]) as bed:
-        yield bed
+async def clubs(tmp_path: Path) -> AsyncIterator[ServerHarness]:
+    async with serving(tmp_path, services=[service]) as harness:
+        yield harness
 
 
-async def test_a_limit_tells_usage_plan_and_when_to_come_again_with_the_declared_status(clubs: Bed) -> None:
+async def test_a_limit_tells_usage_plan_and_when_to_come_again_with_the_declared_status(
+    clubs: ServerHarness,
+) -> None:
     token = await clubs.token("developer", "acme")
     answers = [
         await clubs.ask("POST", f"{API}/clubs/acme/toasts", token=token, json={"text": "cheers"})
@@ -50,7 +52,7 @@ async def test_a_limit_tells_usage_plan_and_when_to_come_again_with_the_declared
     ],
 )
 async def test_every_error_of_the_service_has_its_format(
-    clubs: Bed, method: str, path: str, more: dict[str, Any], status: int, error: str
+    clubs: ServerHarness, method: str, path: str, more: dict[str, Any], status: int, error: str
 ) -> None:
     role = more.pop("role", None)
     token = await clubs.token(role, "acme") if role else None
@@ -60,19 +62,19 @@ async def test_every_error_of_the_service_has_its_format(
     assert headers["x-request-id"]
 
 
-async def test_a_refusal_names_what_was_needed(clubs: Bed) -> None:
+async def test_a_refusal_names_what_was_needed(clubs: ServerHarness) -> None:
     token = await clubs.token("viewer", "acme")
     _, body, _ = await clubs.ask("GET", f"{API}/clubs/acme/ledger", token=token)
     assert body["details"] == {"act": "read of notes", "needs": ["admin", "service"], "has": "viewer"}
 
 
-async def test_the_platforms_own_routes_keep_their_format(clubs: Bed) -> None:
+async def test_the_platforms_own_routes_keep_their_format(clubs: ServerHarness) -> None:
     for path in ("/api/v1/deliveries", "/api/v1/nowhere", "/clubsandwich"):
         _, body, _ = await clubs.ask("GET", path)
         assert set(body["error"]) == {"code", "message", "details", "requestId"}, path
 
 
-async def test_the_description_tells_each_format(clubs: Bed) -> None:
+async def test_the_description_tells_each_format(clubs: ServerHarness) -> None:
     _, described, _ = await clubs.ask("GET", "/openapi.json", token=await clubs.token("viewer"))
 
     def shape(path: str) -> str:

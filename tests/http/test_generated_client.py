@@ -14,8 +14,8 @@ from holdfast.model import Caller
 from holdfast.runtime import KIT_PART, Runtime
 from holdfast.services.gwi.operations import Gwi
 from holdfast.services.gwi.operations.tenants import NewTenant
-from tests.http.bed import PLENTY
 from tests.http.generated_client import GeneratedClient, generate_client
+from tests.http.server_harness import PLENTY
 from tests.services.renewals.server import P, settle_in
 from tests.serving import served
 

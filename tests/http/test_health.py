@@ -22,7 +22,7 @@ from holdfast.store import create, patch
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.testing import ManualClock
 from holdfast.worker.supervisor import STUCK_S
-from tests.http.bed import Bed, serving
+from tests.http.server_harness import ServerHarness, serving
 from tests.kit.eventually import until
 
 HOUR_MS = 3_600_000
@@ -53,55 +53,57 @@ def _service() -> Service:
 
 
 @pytest.fixture
-async def bed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerHarness]:
     async with serving(tmp_path, services=[_service()], clock=clock) as made:
         yield made
 
 
 @contextlib.asynccontextmanager
-async def _working(bed: Bed) -> AsyncIterator[None]:
+async def _working(harness: ServerHarness) -> AsyncIterator[None]:
     stop = asyncio.Event()
-    task = asyncio.create_task(bed.runtime.work(stop))
+    task = asyncio.create_task(harness.runtime.work(stop))
     try:
-        await until(lambda: all(loop.running for loop in bed.runtime.supervisor.status()))
+        await until(lambda: all(loop.running for loop in harness.runtime.supervisor.status()))
         yield
     finally:
         stop.set()
         await task
 
 
-async def _reasons(bed: Bed) -> tuple[str, list[str]]:
+async def _reasons(harness: ServerHarness) -> tuple[str, list[str]]:
     """The public word and the reasons that those who may know are told; both must agree."""
-    _, told, _ = await bed.ask("GET", "/health")
-    _, report, _ = await bed.ask("GET", "/api/v1/health", token=await bed.token("viewer"))
+    _, told, _ = await harness.ask("GET", "/health")
+    _, report, _ = await harness.ask("GET", "/api/v1/health", token=await harness.token("viewer"))
     assert told["status"] == report["status"]
     return told["status"], report["reasons"]
 
 
-async def test_a_stuck_loop_shows_until_it_turns_again(bed: Bed, clock: ManualClock) -> None:
-    sluggish: Any = bed.runtime.parts["slow"].loops["sluggish"]
-    async with _working(bed):
-        assert await _reasons(bed) == ("ok", [])
+async def test_a_stuck_loop_shows_until_it_turns_again(harness: ServerHarness, clock: ManualClock) -> None:
+    sluggish: Any = harness.runtime.parts["slow"].loops["sluggish"]
+    async with _working(harness):
+        assert await _reasons(harness) == ("ok", [])
         await clock.advance(STUCK_S + 1)
         # The other loops need a moment of the machine's to take their turn.
-        await until(lambda: len(bed.runtime.supervisor.health().reasons) == 1)
-        assert await _reasons(bed) == ("degraded", ["workers: slow.sluggish has not run for 121 s"])
+        await until(lambda: len(harness.runtime.supervisor.health().reasons) == 1)
+        assert await _reasons(harness) == ("degraded", ["workers: slow.sluggish has not run for 121 s"])
         sluggish.go.set()
-        await until(lambda: not bed.runtime.supervisor.health().reasons)
-        assert await _reasons(bed) == ("ok", [])
+        await until(lambda: not harness.runtime.supervisor.health().reasons)
+        assert await _reasons(harness) == ("ok", [])
 
 
-async def test_old_work_that_nobody_does_shows_until_it_is_done(bed: Bed, clock: ManualClock) -> None:
+async def test_old_work_that_nobody_does_shows_until_it_is_done(
+    harness: ServerHarness, clock: ManualClock
+) -> None:
     then = clock.now() - timedelta(minutes=5)
     item = InboxItem.received(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
-    store = bed.runtime.store.privileged()
+    store = harness.runtime.store.privileged()
     await store.commit(create(item))
-    assert await _reasons(bed) == (
+    assert await _reasons(harness) == (
         "degraded",
         ["backlog: inbox: the oldest due work has waited for 300 s"],
     )
     await store.commit(patch(InboxItem, "echoes_old", changes={"status": "done", "due_at": None}))
-    assert await _reasons(bed) == ("ok", [])
+    assert await _reasons(harness) == ("ok", [])
 
 
 def _channel(id: str, clock: ManualClock, *, hours: float, watched: str = "room-1") -> Channel:
@@ -113,84 +115,90 @@ def _channel(id: str, clock: ManualClock, *, hours: float, watched: str = "room-
 
 
 async def test_a_channel_near_its_end_shows_until_another_takes_its_place(
-    bed: Bed, clock: ManualClock
+    harness: ServerHarness, clock: ManualClock
 ) -> None:
-    store = bed.runtime.store.privileged()
+    store = harness.runtime.store.privileged()
     await store.commit(create(_channel("old", clock, hours=24)))
-    assert await _reasons(bed) == ("ok", [])
+    assert await _reasons(harness) == ("ok", [])
     await clock.advance(23 * 3_600 + 60)
     left = "channels: the channel of room-1 expires in 59m and was not renewed"
-    assert await _reasons(bed) == ("degraded", [left])
+    assert await _reasons(harness) == ("degraded", [left])
     await store.commit(create(_channel("new", clock, hours=24)))
-    assert await _reasons(bed) == ("ok", [])
+    assert await _reasons(harness) == ("ok", [])
 
 
-async def test_a_channel_that_has_ended_shows_until_it_is_put_right(bed: Bed, clock: ManualClock) -> None:
-    store = bed.runtime.store.privileged()
+async def test_a_channel_that_has_ended_shows_until_it_is_put_right(
+    harness: ServerHarness, clock: ManualClock
+) -> None:
+    store = harness.runtime.store.privileged()
     await store.commit(create(_channel("old", clock, hours=24)))
     await clock.advance(24 * 3_600 + 1)
     ended = "channels: the channel of room-1 has expired and was not renewed"
-    assert await _reasons(bed) == ("degraded", [ended])
+    assert await _reasons(harness) == ("degraded", [ended])
     await store.commit(patch(Channel, "old", changes={"status": "stopped"}))
-    assert await _reasons(bed) == ("ok", [])
+    assert await _reasons(harness) == ("ok", [])
 
 
-async def test_a_short_life_is_no_alarm_before_its_last_tenth(bed: Bed, clock: ManualClock) -> None:
-    await bed.runtime.store.privileged().commit(create(_channel("short", clock, hours=0.5)))
-    assert await _reasons(bed) == ("ok", [])
+async def test_a_short_life_is_no_alarm_before_its_last_tenth(
+    harness: ServerHarness, clock: ManualClock
+) -> None:
+    await harness.runtime.store.privileged().commit(create(_channel("short", clock, hours=0.5)))
+    assert await _reasons(harness) == ("ok", [])
     await clock.advance(28 * 60)
-    assert (await _reasons(bed))[0] == "degraded"
+    assert (await _reasons(harness))[0] == "degraded"
 
 
-async def test_those_who_ask_at_once_share_one_look(bed: Bed, clock: ManualClock) -> None:
-    await bed.runtime.store.privileged().commit(create(_channel("a", clock, hours=2)))
+async def test_those_who_ask_at_once_share_one_look(harness: ServerHarness, clock: ManualClock) -> None:
+    await harness.runtime.store.privileged().commit(create(_channel("a", clock, hours=2)))
     before = IO_COUNTERS.reads
-    await bed.runtime.health()
+    await harness.runtime.health()
     once = IO_COUNTERS.reads - before
     assert once > 0
-    answers = await asyncio.gather(*(bed.runtime.health() for _ in range(50)))
+    answers = await asyncio.gather(*(harness.runtime.health() for _ in range(50)))
     assert {answer.status for answer in answers} == {"ok"}
     assert IO_COUNTERS.reads - before == 2 * once
     # Whoever gives up waiting does not take the look from the others.
-    first, second = (asyncio.create_task(bed.runtime.health()) for _ in range(2))
+    first, second = (asyncio.create_task(harness.runtime.health()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).status == "ok"
 
 
-async def test_figures_tell_what_was_read_and_written(bed: Bed, clock: ManualClock) -> None:
-    token = await bed.token("viewer")
-    await _documents(bed, token)
-    before = await _documents(bed, token)
-    store = bed.runtime.store.privileged()
+async def test_figures_tell_what_was_read_and_written(harness: ServerHarness, clock: ManualClock) -> None:
+    token = await harness.token("viewer")
+    await _documents(harness, token)
+    before = await _documents(harness, token)
+    store = harness.runtime.store.privileged()
     await store.commit(create(_channel("a", clock, hours=2)), create(_channel("b", clock, hours=1)))
     await store.get_many(Channel, ["a", "b", "c"])
-    after = await _documents(bed, token)
+    after = await _documents(harness, token)
     # Asking for the figures reads, too: the token, and what they tell.
     assert after["written"] - before["written"] == 2
     assert 3 <= after["read"] - before["read"] <= 20
 
 
-async def test_a_kind_without_an_open_channel_has_no_end_to_tell_of(bed: Bed, clock: ManualClock) -> None:
-    store, token = bed.runtime.store.privileged(), await bed.token("viewer")
+async def test_a_kind_without_an_open_channel_has_no_end_to_tell_of(
+    harness: ServerHarness, clock: ManualClock
+) -> None:
+    store, token = harness.runtime.store.privileged(), await harness.token("viewer")
     await store.commit(create(_channel("a", clock, hours=1)))
-    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+    _, text, _ = await harness.ask("GET", "/metrics", token=token)
     assert "holdfast_channel_soonest_end_timestamp_seconds{" in text
     await store.commit(patch(Channel, "a", changes={"status": "stopped"}))
-    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+    _, text, _ = await harness.ask("GET", "/metrics", token=token)
     assert "holdfast_channel_soonest_end_timestamp_seconds{" not in text
 
 
-async def _documents(bed: Bed, token: str) -> dict[str, float]:
-    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+async def _documents(harness: ServerHarness, token: str) -> dict[str, float]:
+    _, text, _ = await harness.ask("GET", "/metrics", token=token)
     families = {family.name: family for family in text_string_to_metric_families(text)}
     return {s.labels["act"]: s.value for s in families["holdfast_documents_since_start"].samples}
 
 
 async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
-    bed: Bed, clock: ManualClock
+    harness: ServerHarness, clock: ManualClock
 ) -> None:
-    await bed.runtime.store.privileged().commit(
+    await harness.runtime.store.privileged().commit(
         create(_channel("a", clock, hours=2)), create(_channel("b", clock, hours=1))
     )
     then = clock.now() - timedelta(seconds=30)
@@ -198,8 +206,8 @@ async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
         item = InboxItem.received(
             tenant_id="acme", source="s", message_id=name, received_at=then, due_at=then
         )
-        await bed.runtime.store.privileged().commit(create(item))
-    _, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
+        await harness.runtime.store.privileged().commit(create(item))
+    _, text, _ = await harness.ask("GET", "/metrics", token=await harness.token("viewer"))
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (first,) = families["holdfast_channel_soonest_end_timestamp_seconds"].samples
     assert first.value == clock.now().timestamp() + 3_600
@@ -210,32 +218,34 @@ async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
 
 
 async def test_a_disabled_endpoint_of_any_tenant_shows_until_it_is_enabled(
-    bed: Bed, clock: ManualClock
+    harness: ServerHarness, clock: ManualClock
 ) -> None:
-    store = bed.runtime.store.tenant("acme")
+    store = harness.runtime.store.tenant("acme")
     endpoint = Endpoint(id="rms", tenant_id="acme", url="https://rms.example", created_at=clock.now())
     await store.commit(create(endpoint))
-    assert (await bed.runtime.health()).status == "ok"
+    assert (await harness.runtime.health()).status == "ok"
     await Endpoints(store).disable("rms", reason="gone", by="ann")
-    health = await bed.runtime.health()
+    health = await harness.runtime.health()
     assert (health.status, health.reasons) == (
         "degraded",
         ("endpoints: holdfast: 1 disabled, which take no events",),
     )
     await Endpoints(store).enable("rms", by="ann")
-    assert (await bed.runtime.health()).status == "ok"
+    assert (await harness.runtime.health()).status == "ok"
 
 
-async def test_an_open_circuit_is_counted_until_its_probe_is_long_over(bed: Bed, clock: ManualClock) -> None:
+async def test_an_open_circuit_is_counted_until_its_probe_is_long_over(
+    harness: ServerHarness, clock: ManualClock
+) -> None:
     circuit = EndpointCircuit(
         id=circuit_id(Endpoint, "rms"), tenant_id="acme", collection="holdfast_endpoints", endpoint_id="rms",
         failures=10, probe_at=clock.now() + timedelta(seconds=4),
     )  # fmt: skip
-    await bed.runtime.store.tenant("acme").commit(create(circuit))
-    health = await bed.runtime.health()
+    await harness.runtime.store.tenant("acme").commit(create(circuit))
+    health = await harness.runtime.health()
     assert (health.status, health.reasons) == (
         "degraded",
         ("endpoints: holdfast: 1 paused by the circuit breaker after failures",),
     )
     await clock.advance(4 + PROBE_MARGIN_S + 1)
-    assert (await bed.runtime.health()).status == "ok"
+    assert (await harness.runtime.health()).status == "ok"

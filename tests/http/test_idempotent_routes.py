@@ -20,9 +20,9 @@ from holdfast.kit.retention import Sweeper
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 from holdfast.testing import ManualClock
-from tests.http.bed import PLENTY, Bed, serving
 from tests.http.processes import announce, holdfast_process
 from tests.http.sales import HANG_FILE, SERVICE, Stock
+from tests.http.server_harness import PLENTY, ServerHarness, serving
 
 API = "/sales/api/v1"
 SALES = f"{API}/sales"
@@ -37,16 +37,16 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def shop(tmp_path: Path, store_url: str) -> AsyncIterator[Bed]:
-    async with serving(tmp_path, services=[SERVICE], store=store_url) as bed:
-        yield bed
+async def shop(tmp_path: Path, store_url: str) -> AsyncIterator[ServerHarness]:
+    async with serving(tmp_path, services=[SERVICE], store=store_url) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def small_shop(tmp_path: Path) -> AsyncIterator[Bed]:
+async def small_shop(tmp_path: Path) -> AsyncIterator[ServerHarness]:
     """On the engine of the tests that are not about storing."""
-    async with serving(tmp_path, services=[SERVICE]) as bed:
-        yield bed
+    async with serving(tmp_path, services=[SERVICE]) as harness:
+        yield harness
 
 
 async def _stock(runtime: Runtime, item: str = "lamp", tenant: str = "-") -> Stock | None:
@@ -60,12 +60,17 @@ async def _sold(runtime: Runtime, item: str = "lamp", tenant: str = "-") -> int:
 
 
 async def _sell(
-    bed: Bed, token: str, item: str = "lamp", *, path: str = SALES, headers: Mapping[str, str] = KEY
+    harness: ServerHarness,
+    token: str,
+    item: str = "lamp",
+    *,
+    path: str = SALES,
+    headers: Mapping[str, str] = KEY,
 ) -> tuple[int, Any, Mapping[str, str]]:
-    return await bed.ask("POST", path, token=token, json={"item": item}, headers=headers)
+    return await harness.ask("POST", path, token=token, json={"item": item}, headers=headers)
 
 
-async def test_a_repeated_request_gets_the_stored_answer_and_acts_once(shop: Bed) -> None:
+async def test_a_repeated_request_gets_the_stored_answer_and_acts_once(shop: ServerHarness) -> None:
     token = await shop.token("developer")
     status, answer, headers = await _sell(shop, token)
     assert (status, answer, headers["x-item"]) == (201, {"item": "lamp", "sold": 1}, "lamp")
@@ -80,7 +85,7 @@ async def test_a_repeated_request_gets_the_stored_answer_and_acts_once(shop: Bed
 
 
 async def test_another_request_under_a_key_is_refused_and_the_key_of_another_caller_is_another(
-    small_shop: Bed,
+    small_shop: ServerHarness,
 ) -> None:
     ada, bob = await small_shop.token("developer"), await small_shop.token("developer")
     far = await small_shop.token("developer", "elsewhere")
@@ -94,7 +99,7 @@ async def test_another_request_under_a_key_is_refused_and_the_key_of_another_cal
 
 
 async def test_fifty_requests_at_once_act_once_and_those_that_come_too_early_are_told_to_wait(
-    shop: Bed,
+    shop: ServerHarness,
 ) -> None:
     token = await shop.token("developer")
     answers = await asyncio.gather(*(_sell(shop, token) for _ in range(50)))
@@ -106,7 +111,7 @@ async def test_fifty_requests_at_once_act_once_and_those_that_come_too_early_are
     assert await _sold(shop.runtime) == 1
 
 
-async def test_concurrent_sales_under_many_keys_all_count(shop: Bed) -> None:
+async def test_concurrent_sales_under_many_keys_all_count(shop: ServerHarness) -> None:
     """Each conflicts with the others, so that handlers run again."""
     token = await shop.token("developer")
     sales = [_sell(shop, token, headers={"Idempotency-Key": f"k{n}"}) for n in range(12)]
@@ -115,7 +120,7 @@ async def test_concurrent_sales_under_many_keys_all_count(shop: Bed) -> None:
     assert await _sold(shop.runtime) == 12
 
 
-async def test_a_failed_request_is_not_stored_and_its_key_is_free_at_once(small_shop: Bed) -> None:
+async def test_a_failed_request_is_not_stored_and_its_key_is_free_at_once(small_shop: ServerHarness) -> None:
     token = await small_shop.token("developer")
     for _ in range(2):
         status, fault, headers = await _sell(small_shop, token, "none")
@@ -129,7 +134,7 @@ async def test_a_failed_request_is_not_stored_and_its_key_is_free_at_once(small_
 
 
 async def test_an_operation_of_several_commits_is_answered_once_where_it_is_repeatable(
-    small_shop: Bed,
+    small_shop: ServerHarness,
 ) -> None:
     token, path = await small_shop.token("developer"), f"{API}/restocks"
     first, again = await _sell(small_shop, token, path=path), await _sell(small_shop, token, path=path)
@@ -144,14 +149,14 @@ async def test_an_operation_of_several_commits_is_answered_once_where_it_is_repe
 
 
 async def test_answers_are_kept_for_a_day(tmp_path: Path, store_url: str, clock: ManualClock) -> None:
-    async with serving(tmp_path, services=[SERVICE], store=store_url, clock=clock) as bed:
-        token = await bed.token("developer")
-        await _sell(bed, token)
-        sweeper = Sweeper(bed.runtime.store, [IdempotencyDocument])
+    async with serving(tmp_path, services=[SERVICE], store=store_url, clock=clock) as harness:
+        token = await harness.token("developer")
+        await _sell(harness, token)
+        sweeper = Sweeper(harness.runtime.store, [IdempotencyDocument])
         clock.tick(timedelta(days=1).total_seconds() - 1)
-        assert (await sweeper.sweep(), (await _sell(bed, token))[1]["sold"]) == (0, 1)
+        assert (await sweeper.sweep(), (await _sell(harness, token))[1]["sold"]) == (0, 1)
         clock.tick(2)
-        assert (await sweeper.sweep(), (await _sell(bed, token))[1]["sold"]) == (1, 2)
+        assert (await sweeper.sweep(), (await _sell(harness, token))[1]["sold"]) == (1, 2)
 
 
 async def test_a_killed_process_leaves_no_act_without_its_answer_and_is_taken_over(
@@ -174,20 +179,22 @@ async def test_a_killed_process_leaves_no_act_without_its_answer_and_is_taken_ov
         async with asyncio.timeout(60):
             while not told.exists():  # noqa: ASYNC110 - another process makes the file
                 await asyncio.sleep(0.01)
-        async with serving(tmp_path / "h", services=[SERVICE], store=store_url, at_root=True) as bed:
-            status, _, headers = await _sell(bed, token, path=AT_ROOT)
+        async with serving(tmp_path / "h", services=[SERVICE], store=store_url, at_root=True) as harness:
+            status, _, headers = await _sell(harness, token, path=AT_ROOT)
             assert (status, int(headers["Retry-After"]) >= 1) == (409, True)
         process.kill()
         await process.wait()
         with pytest.raises(aiohttp.ClientError):
             await posting
     later = ManualClock(SystemClock().now() + timedelta(minutes=20))
-    async with serving(tmp_path / "h", services=[SERVICE], store=store_url, clock=later, at_root=True) as bed:
-        assert await _sold(bed.runtime) == 0
-        status, answer, headers = await _sell(bed, token, path=AT_ROOT)
+    async with serving(
+        tmp_path / "h", services=[SERVICE], store=store_url, clock=later, at_root=True
+    ) as harness:
+        assert await _sold(harness.runtime) == 0
+        status, answer, headers = await _sell(harness, token, path=AT_ROOT)
         assert (status, answer["sold"], "Idempotency-Replayed" in headers) == (201, 1, False)
-        assert (await _sell(bed, token, path=AT_ROOT))[2]["Idempotency-Replayed"] == "true"
-        assert await _sold(bed.runtime) == 1
+        assert (await _sell(harness, token, path=AT_ROOT))[2]["Idempotency-Replayed"] == "true"
+        assert await _sold(harness.runtime) == 1
 
 
 async def _post(address: str, token: str) -> None:
@@ -199,7 +206,7 @@ async def _post(address: str, token: str) -> None:
         pass
 
 
-async def test_the_header_is_in_the_description_of_routes_that_declare_it(small_shop: Bed) -> None:
+async def test_the_header_is_in_the_description_of_routes_that_declare_it(small_shop: ServerHarness) -> None:
     described = small_shop.surface.app.state.openapi()["paths"]
     sale, drain = described[SALES]["post"], described["/work/drain"]["post"]
     (header,) = [one for one in sale["parameters"] if one["name"] == "Idempotency-Key"]

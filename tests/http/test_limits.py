@@ -20,8 +20,8 @@ from holdfast.config import RequestLimits
 from holdfast.http.rate_limit import Addresses, Buckets
 from holdfast.http.slow_clients import HEAD_BYTES_MAX
 from holdfast.testing import ManualClock
-from tests.http.bed import SECRET, Bed, echo_service, serving
 from tests.http.processes import announce, holdfast_process
+from tests.http.server_harness import SECRET, ServerHarness, echo_service, serving
 
 # So slow to fill again that a busy machine makes no difference.
 STINGY = {"caller_per_s": 0.01, "caller_burst": 3, "address_per_s": 0.01, "address_burst": 2}
@@ -33,50 +33,50 @@ def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
 
 
 async def test_a_caller_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits=STINGY) as bed:
-        token, other = await bed.token("viewer"), await bed.token("viewer")
-        answers = [await bed.ask("GET", "/api/v1/usage", token=token) for _ in range(4)]
+    async with serving(tmp_path, limits=STINGY) as harness:
+        token, other = await harness.token("viewer"), await harness.token("viewer")
+        answers = [await harness.ask("GET", "/api/v1/usage", token=token) for _ in range(4)]
         assert [status for status, _, _ in answers] == [200, 200, 200, 429]
         _is_fault(*answers[-1][1:], "too_many_requests")
         assert 50 < int(answers[-1][2]["retry-after"]) <= 100
-        assert (await bed.ask("GET", "/api/v1/usage", token=other))[0] == 200
+        assert (await harness.ask("GET", "/api/v1/usage", token=other))[0] == 200
 
 
 async def test_asking_what_a_path_takes_counts_like_any_other_question(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits=STINGY) as bed:
-        answers = [await bed.ask("OPTIONS", "/api/v1/usage") for _ in range(3)]
+    async with serving(tmp_path, limits=STINGY) as harness:
+        answers = [await harness.ask("OPTIONS", "/api/v1/usage") for _ in range(3)]
         assert [status for status, _, _ in answers] == [204, 204, 429]
 
 
 async def test_strangers_are_limited_by_their_address_and_known_callers_are_not(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits=STINGY) as bed:
+    async with serving(tmp_path, limits=STINGY) as harness:
         asked = [("/api/v1/usage", None), ("/api/v1/usage", "hf_wrong"), ("/api/v1/usage", "hf_wrong")]
-        statuses = [(await bed.ask("GET", path, token=token))[0] for path, token in asked]
+        statuses = [(await harness.ask("GET", path, token=token))[0] for path, token in asked]
         assert statuses == [401, 401, 429]
-        assert (await bed.ask("GET", "/api/v1/usage"))[0] == 429
-        assert (await bed.ask("GET", "/api/v1/usage", token=await bed.token("viewer")))[0] == 200
+        assert (await harness.ask("GET", "/api/v1/usage"))[0] == 429
+        assert (await harness.ask("GET", "/api/v1/usage", token=await harness.token("viewer")))[0] == 200
 
 
 async def test_health_and_webhooks_are_always_answered(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits=STINGY) as bed:
+    async with serving(tmp_path, limits=STINGY) as harness:
         for number in range(10):
-            assert (await bed.ask("GET", "/health"))[0] == 200
-            assert (await bed.ask("GET", "/health/ready"))[0] == 200
-            assert await bed.send(f"m{number}") == 202
+            assert (await harness.ask("GET", "/health"))[0] == 200
+            assert (await harness.ask("GET", "/health/ready"))[0] == 200
+            assert await harness.send(f"m{number}") == 202
 
 
 async def test_a_trusted_proxy_tells_whom_it_asks_for_and_nobody_else_does(tmp_path: Path) -> None:
-    async with serving(tmp_path / "behind", limits=STINGY, proxies="127.0.0.1") as bed:
-        assert await _fourth_of_different_addresses(bed) == 401
-    async with serving(tmp_path / "open", limits=STINGY) as bed:
-        assert await _fourth_of_different_addresses(bed) == 429
+    async with serving(tmp_path / "behind", limits=STINGY, proxies="127.0.0.1") as harness:
+        assert await _fourth_of_different_addresses(harness) == 401
+    async with serving(tmp_path / "open", limits=STINGY) as harness:
+        assert await _fourth_of_different_addresses(harness) == 429
 
 
-async def _fourth_of_different_addresses(bed: Bed) -> int:
+async def _fourth_of_different_addresses(harness: ServerHarness) -> int:
     status = 0
     for number in range(4):
         headers = {"x-forwarded-for": f"198.51.100.{number}"}
-        status, _, _ = await bed.ask("GET", "/api/v1/usage", headers=headers)
+        status, _, _ = await harness.ask("GET", "/api/v1/usage", headers=headers)
     return status
 
 
@@ -142,12 +142,12 @@ async def never() -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_given_up_whole(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits={"request_s": 1.0}, more=lambda runtime: [never]) as bed:
-        status, body, headers = await bed.ask("GET", "/never")
+    async with serving(tmp_path, limits={"request_s": 1.0}, more=lambda runtime: [never]) as harness:
+        status, body, headers = await harness.ask("GET", "/never")
         assert (status, headers["retry-after"]) == (504, "1")
         _is_fault(body, headers, "timed_out")
         # The connection is as good as before.
-        assert (await bed.ask("GET", "/health"))[0] == 200
+        assert (await harness.ask("GET", "/health"))[0] == 200
 
 
 @contextlib.contextmanager
@@ -162,36 +162,36 @@ def _nothing_can_be_written(home: Path) -> Iterator[None]:
 async def test_a_webhook_that_cant_be_kept_in_time_is_given_up_and_kept_once_when_it_comes_again(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, limits={"request_s": 0.5}) as bed:
+    async with serving(tmp_path, limits={"request_s": 0.5}) as harness:
         with _nothing_can_be_written(tmp_path):
             async with asyncio.timeout(60):
-                status, body, headers = await bed.ask(
+                status, body, headers = await harness.ask(
                     "POST", "/echo-chamber/webhook", headers={"x-word": SECRET, "x-name": "m1"}, data="hi"
                 )
             assert (status, headers["retry-after"]) == (504, "1")
             _is_fault(body, headers, "timed_out")
             assert "send it again" in body["error"]["message"]
-        assert await bed.send("m1") in (200, 202)
-        assert await bed.send("m1") == 200
-        waiting, _ = await bed.runtime.inbox.page("pending")
+        assert await harness.send("m1") in (200, 202)
+        assert await harness.send("m1") == 200
+        waiting, _ = await harness.runtime.inbox.page("pending")
         assert [item.message_id for item in waiting] == ["m1"]
-        _, told, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
+        _, told, _ = await harness.ask("GET", "/metrics", token=await harness.token("viewer"))
         counted = 'holdfast_http_requests_total{method="POST",route="/echo-chamber/webhook",status="504"} 1.0'
         assert counted in told
 
 
 async def test_a_hook_may_have_a_time_limit_of_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path, services=[echo_service(hook_s=0.3)]) as bed:
+    async with serving(tmp_path, services=[echo_service(hook_s=0.3)]) as harness:
         with _nothing_can_be_written(tmp_path):
             async with asyncio.timeout(60):
-                assert await bed.send("m1") == 504
-        assert await bed.send("m1") in (200, 202)
+                assert await harness.send("m1") == 504
+        assert await harness.send("m1") in (200, 202)
 
 
 async def test_a_route_may_take_longer_than_the_usual_time(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits={"request_s": 0.01}) as bed:
-        token = await bed.token("admin")
-        status, body, _ = await bed.ask("POST", "/work/drain", token=token, json={"seconds": 20})
+    async with serving(tmp_path, limits={"request_s": 0.01}) as harness:
+        token = await harness.token("admin")
+        status, body, _ = await harness.ask("POST", "/work/drain", token=token, json={"seconds": 20})
         assert (status, body["idle"]) == (200, True)
 
 

@@ -14,7 +14,7 @@ from litestar.params import FromPath
 from holdfast.routing import read_route
 from holdfast.service import Context, Parts, Service
 from holdfast.testing import ManualClock
-from tests.http.bed import Bed, serving
+from tests.http.server_harness import ServerHarness, serving
 
 
 def _service() -> Service:
@@ -36,46 +36,46 @@ def _service() -> Service:
 
 
 @pytest.fixture
-async def bed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerHarness]:
     async with serving(tmp_path, services=[_service()], clock=clock) as made:
         yield made
 
 
-async def _count(bed: Bed, path: str = "page", **headers: str) -> int:
-    _, body, _ = await bed.ask("GET", f"/counts/{path}", headers=headers)
+async def _count(harness: ServerHarness, path: str = "page", **headers: str) -> int:
+    _, body, _ = await harness.ask("GET", f"/counts/{path}", headers=headers)
     count: int = body[path.partition("?")[0]]
     return count
 
 
 async def test_strangers_share_a_response_for_its_time_each_with_a_request_id(
-    bed: Bed, clock: ManualClock
+    harness: ServerHarness, clock: ManualClock
 ) -> None:
-    answers = [await bed.ask("GET", "/counts/page") for _ in range(3)]
+    answers = [await harness.ask("GET", "/counts/page") for _ in range(3)]
     assert [body for _, body, _ in answers] == [{"page": 1}] * 3
     assert len({headers["x-request-id"] for _, _, headers in answers}) == 3
     assert {headers["x-content-type-options"] for _, _, headers in answers} == {"nosniff"}
     await clock.advance(1.0)
-    assert await _count(bed) == 2
-    _, metrics, _ = await bed.ask("GET", "/metrics", token=await bed.token("owner"))
+    assert await _count(harness) == 2
+    _, metrics, _ = await harness.ask("GET", "/metrics", token=await harness.token("owner"))
     answered = re.findall(r'holdfast_http_requests_total\{.*"/counts/.*\} (.*)', metrics)
     assert answered == ["4.0"]
 
 
-async def test_what_may_be_for_one_caller_alone_is_asked_for_anew(bed: Bed) -> None:
-    assert await _count(bed) == 1
-    assert await _count(bed, cookie="counts_visitor=x") == 2
-    assert await _count(bed, authorization="Bearer hf_x") == 3
-    assert await _count(bed, **{"if-none-match": '"x"'}) == 4
-    assert await _count(bed, "page?a=1") == 5
-    assert await _count(bed) == 1
+async def test_what_may_be_for_one_caller_alone_is_asked_for_anew(harness: ServerHarness) -> None:
+    assert await _count(harness) == 1
+    assert await _count(harness, cookie="counts_visitor=x") == 2
+    assert await _count(harness, authorization="Bearer hf_x") == 3
+    assert await _count(harness, **{"if-none-match": '"x"'}) == 4
+    assert await _count(harness, "page?a=1") == 5
+    assert await _count(harness) == 1
 
 
 @pytest.mark.parametrize("name", ["private", "cookie", "missing"])
-async def test_only_what_is_public_is_kept(bed: Bed, name: str) -> None:
-    assert [await _count(bed, name) for _ in range(2)] == [1, 2]
+async def test_only_what_is_public_is_kept(harness: ServerHarness, name: str) -> None:
+    assert [await _count(harness, name) for _ in range(2)] == [1, 2]
 
 
 async def test_rate_limits_hold(tmp_path: Path, clock: ManualClock) -> None:
     limits = {"address_burst": 3, "address_per_s": 1.0}
-    async with serving(tmp_path, services=[_service()], clock=clock, limits=limits) as bed:
-        assert [(await bed.ask("GET", "/counts/page"))[0] for _ in range(4)] == [200, 200, 200, 429]
+    async with serving(tmp_path, services=[_service()], clock=clock, limits=limits) as harness:
+        assert [(await harness.ask("GET", "/counts/page"))[0] for _ in range(4)] == [200, 200, 200, 429]

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.config import load_config
 from holdfast.runtime import Runtime, find_services
 from holdfast.server import compose
-from tests.http.bed import Bed
+from tests.http.server_harness import ServerHarness
 
 MEDIA_TYPES = {
     "/metrics": "text/plain",
@@ -106,8 +106,8 @@ async def test_security_says_which_routes_are_public(tmp_path: Path) -> None:
     )
 
 
-async def test_schemas_keep_the_bounds_that_the_decoder_checks(bed: Bed) -> None:
-    described = bed.surface.app.state.openapi()
+async def test_schemas_keep_the_bounds_that_the_decoder_checks(harness: ServerHarness) -> None:
+    described = harness.surface.app.state.openapi()
     token = described["components"]["schemas"]["CreateToken"]
     assert token["description"].startswith("`scopes` are the most it may do")
     assert token["properties"]["scopes"]["items"] == {"type": "string"}

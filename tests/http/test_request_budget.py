@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.bed import SECRET, Bed, serving
 from tests.http.processes import announce, holdfast_process
+from tests.http.server_harness import SECRET, ServerHarness, serving
 
 PIECE = 65_536
 PIECES = 512
@@ -36,8 +36,8 @@ def _send(port: int, pieces: Iterable[bytes]) -> tuple[bytes, int]:
     return answer, taken
 
 
-def _port(bed: Bed) -> int:
-    return int(bed.address.rpartition(":")[2])
+def _port(harness: ServerHarness) -> int:
+    return int(harness.address.rpartition(":")[2])
 
 
 def _chunked(path: str, *headers: str) -> bytes:
@@ -46,8 +46,8 @@ def _chunked(path: str, *headers: str) -> bytes:
 
 
 async def test_a_token_in_a_trailer_does_not_authenticate(tmp_path: Path) -> None:
-    async with serving(tmp_path) as bed:
-        token, port = await bed.token("admin"), _port(bed)
+    async with serving(tmp_path) as harness:
+        token, port = await harness.token("admin"), _port(harness)
         body = b'd\r\n{"seconds":0}\r\n0\r\n'
         head = _chunked("/work/drain", "content-type: application/json", "connection: close")
         trailer = f"authorization: Bearer {token}\r\n\r\n".encode()
@@ -85,8 +85,8 @@ async def test_swollen_trailers_and_extensions_are_dropped_in_flat_memory(
 
 
 async def test_a_body_in_tiny_chunks_with_a_few_trailers_is_taken(tmp_path: Path) -> None:
-    async with serving(tmp_path) as bed:
-        port = _port(bed)
+    async with serving(tmp_path) as harness:
+        port = _port(harness)
         chunks = b"1\r\n \r\n" * 4_900
         end = b"0\r\nx-checksum: 7\r\n\r\n"
         head = _chunked("/echo-chamber/webhook", f"x-word: {SECRET}", "x-name: m1", "connection: close")

@@ -17,9 +17,9 @@ from holdfast.runtime import Runtime
 from holdfast.server import listen, live
 from holdfast.service import Context, Parts, Service
 from holdfast.store import Query, Store
-from tests.http.bed import SECRET, SERVICE, TENANT, Echo
 from tests.http.load import Load
 from tests.http.processes import announce, holdfast_process
+from tests.http.server_harness import SECRET, SERVICE, TENANT, Echo
 
 ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
 STOP_S_MAX = 30.0

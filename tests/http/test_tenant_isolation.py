@@ -25,8 +25,8 @@ from holdfast.runtime.document_registry import documents_of
 from holdfast.store import create
 from tests.examples.clubs import ClubMember
 from tests.examples.clubs import service as clubs
-from tests.http.bed import Bed, echo_service, serving
 from tests.http.issuer import StandIn, issuing
+from tests.http.server_harness import ServerHarness, echo_service, serving
 from tests.http.tenant_documents import seed
 
 MINE, THEIRS = "acme", "other"
@@ -45,11 +45,13 @@ class Question(msgspec.Struct, frozen=True):
 class Isolation:
     """A server with both tenants' documents, and people who may see only the first's."""
 
-    def __init__(self, bed: Bed, ids: Mapping[str, Mapping[str, str]], callers: Mapping[str, Any]) -> None:
-        self.bed, self.ids, self.callers = bed, ids, callers
+    def __init__(
+        self, harness: ServerHarness, ids: Mapping[str, Mapping[str, str]], callers: Mapping[str, Any]
+    ) -> None:
+        self.harness, self.ids, self.callers = harness, ids, callers
         self.paths = sorted(
             path
-            for path, method, handler in declared_routes(bed.surface.app)
+            for path, method, handler in declared_routes(harness.surface.app)
             if method == "GET" and handler.opt.get("time_limit_s", 1) is not None and "/assets/" not in path
         )
 
@@ -60,7 +62,7 @@ class Isolation:
         )
         headers = self.callers[question.caller]
         url = URL(path).with_query(dict(question.query))
-        async with self.bed.client.get(url, headers=headers, allow_redirects=False) as answer:
+        async with self.harness.client.get(url, headers=headers, allow_redirects=False) as answer:
             text = f"{dict(answer.headers)}\n{(await answer.read()).decode(errors='replace')}"
             for sent in (*question.ids.values(), *question.query.values()):
                 text = text.replace(sent, "").replace(str(URL(sent)), "")
@@ -85,29 +87,29 @@ async def isolation(tmp_path: Path) -> AsyncIterator[Isolation]:
     services = [echo_service(), clubs, *others]
     async with (
         issuing(clock) as issuer,
-        serving(tmp_path, services=services, more=console.routes, oidc=[issuer.settings()]) as bed,
+        serving(tmp_path, services=services, more=console.routes, oidc=[issuer.settings()]) as harness,
     ):
         classes = documents_of(services)
-        store = bed.runtime.store
+        store = harness.runtime.store
         ids = {name: await seed(store, classes, name, marker=mark) for name, mark in MARKERS.items()}
-        yield Isolation(bed, ids, await _callers(bed, issuer))
+        yield Isolation(harness, ids, await _callers(harness, issuer))
 
 
-async def _callers(bed: Bed, issuer: StandIn) -> dict[str, dict[str, str]]:
+async def _callers(harness: ServerHarness, issuer: StandIn) -> dict[str, dict[str, str]]:
     """People and programs with every right in the one tenant, or with none in any."""
-    store = bed.runtime.store
+    store = harness.runtime.store
     await Users(store).add("mia", role="owner", tenant_id=MINE)
     session = await Sessions(store).begin(await Users(store).get("mia"))
     member = ClubMember(user_id="oidc:max@people.example", club_id=MINE, role="owner")
     await store.tenant(MINE).commit(create(member))
     tokens = {
-        OWNER: await bed.token("owner", MINE),
-        "viewer": await bed.token("viewer", MINE),
-        "viewer of the platform": await bed.token("viewer"),
+        OWNER: await harness.token("owner", MINE),
+        "viewer": await harness.token("viewer", MINE),
+        "viewer of the platform": await harness.token("viewer"),
         "member": issuer.token(email="max@people.example"),
         "stranger": issuer.token(email="eve@people.example"),
     }
-    visitor = await bed.runtime.visitors["clubs"].begin("vera")
+    visitor = await harness.runtime.visitors["clubs"].begin("vera")
     return {
         **{name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()},
         "session": {"cookie": f"{COOKIE}={session}"},

@@ -18,8 +18,8 @@ from holdfast import tracing
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Delivery, RetryPolicy
 from holdfast.logs import log_to_stdout
-from tests.http.bed import SECRET, TENANT, Bed
 from tests.http.processes import announce, holdfast_process, keep_endpoint
+from tests.http.server_harness import SECRET, TENANT, ServerHarness
 from tests.kit.receiver import OK, answering, serving
 
 _FROM_OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -40,12 +40,12 @@ def exported() -> Iterator[InMemorySpanExporter]:
         provider.shutdown()
 
 
-async def _through(bed: Bed, **headers: str) -> None:
+async def _through(harness: ServerHarness, **headers: str) -> None:
     """One webhook, worked on and delivered."""
-    token = await bed.token("admin")
+    token = await harness.token("admin")
     told = {"x-word": SECRET, "x-name": "m1", **headers}
-    assert (await bed.ask("POST", "/echo-chamber/webhook", headers=told, data="hi"))[0] == 202
-    status, body, _ = await bed.ask("POST", "/work/drain", token=token, json={"seconds": 20})
+    assert (await harness.ask("POST", "/echo-chamber/webhook", headers=told, data="hi"))[0] == 202
+    status, body, _ = await harness.ask("POST", "/work/drain", token=token, json={"seconds": 20})
     assert (status, body["idle"]) == (200, True)
 
 
@@ -57,11 +57,11 @@ def _names(spans: tuple[ReadableSpan, ...]) -> dict[str, list[ReadableSpan]]:
 
 
 async def test_from_webhook_to_delivery_is_one_trace_that_began_outside(
-    bed: Bed, exported: InMemorySpanExporter
+    harness: ServerHarness, exported: InMemorySpanExporter
 ) -> None:
     async with serving(answering(BUSY, OK)) as there:
-        await bed.endpoint(there.url(), retry=RetryPolicy(waits_s=(0.01,)))
-        await _through(bed, traceparent=_FROM_OUTSIDE)
+        await harness.endpoint(there.url(), retry=RetryPolicy(waits_s=(0.01,)))
+        await _through(harness, traceparent=_FROM_OUTSIDE)
         sent = [dict(request.headers)["traceparent"] for request in there.requests]
     spans = _names(exported.get_finished_spans())
     (received,), (handled,) = spans["receive echoes"], spans["handle echoes"]
@@ -83,29 +83,33 @@ def _id(span: ReadableSpan) -> int:
     return int(span.context.span_id)
 
 
-async def test_without_a_trace_from_outside_one_begins_here(bed: Bed, exported: InMemorySpanExporter) -> None:
+async def test_without_a_trace_from_outside_one_begins_here(
+    harness: ServerHarness, exported: InMemorySpanExporter
+) -> None:
     async with serving(answering(OK)) as there:
-        await bed.endpoint(there.url())
-        await _through(bed, traceparent="nonsense")
+        await harness.endpoint(there.url())
+        await _through(harness, traceparent="nonsense")
     spans = _names(exported.get_finished_spans())
     ours = [spans[name][0] for name in ("receive echoes", "handle echoes", "deliver echo")]
     assert ours[0].parent is None
     assert len({one.context.trace_id for one in ours if one.context}) == 1
 
 
-async def test_a_request_is_a_part_named_by_its_route(bed: Bed, exported: InMemorySpanExporter) -> None:
-    await bed.ask("GET", "/api/v1/deliveries/holdfast/none", token=await bed.token("viewer"))
-    await bed.ask("GET", "/made/up/paths")
+async def test_a_request_is_a_part_named_by_its_route(
+    harness: ServerHarness, exported: InMemorySpanExporter
+) -> None:
+    await harness.ask("GET", "/api/v1/deliveries/holdfast/none", token=await harness.token("viewer"))
+    await harness.ask("GET", "/made/up/paths")
     names = [span.name for span in exported.get_finished_spans()]
     assert names == ["GET /api/v1/deliveries/{outbox}/{delivery_id}", "GET unrouted"]
 
 
-async def test_nothing_is_kept_or_sent_while_nobody_traces(bed: Bed) -> None:
+async def test_nothing_is_kept_or_sent_while_nobody_traces(harness: ServerHarness) -> None:
     async with serving(answering(OK)) as there:
-        await bed.endpoint(there.url())
-        await _through(bed, traceparent=_FROM_OUTSIDE)
+        await harness.endpoint(there.url())
+        await _through(harness, traceparent=_FROM_OUTSIDE)
         assert "traceparent" not in dict(there.requests[0].headers)
-    store = bed.runtime.store.tenant(TENANT)
+    store = harness.runtime.store.tenant(TENANT)
     item, delivery = await store.get(InboxItem, "echoes_m1"), await store.get(Delivery, "m1~there")
     assert item is not None
     assert delivery is not None

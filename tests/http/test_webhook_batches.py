@@ -17,7 +17,7 @@ from holdfast.http.webhook_cycle import WebhookCycle
 from holdfast.kit.inbox import InboxItem
 from holdfast.store import Query
 from holdfast.store.commit import Commit, CreateBatch, Outcome
-from tests.http.bed import SECRET, Bed, serving
+from tests.http.server_harness import SECRET, ServerHarness, serving
 from tests.kit.eventually import until
 
 PATH = "/echo-chamber/webhook"
@@ -69,14 +69,14 @@ async def answers(connections: Sequence[Answered]) -> list[int]:
         return [await one.answer for one in connections]
 
 
-def opened(bed: Bed) -> tuple[Ingest, WebhookBatch]:
-    ingest = bed.surface.webhooks[PATH]
-    answered = bed.surface.metrics.answered
+def opened(harness: ServerHarness) -> tuple[Ingest, WebhookBatch]:
+    ingest = harness.surface.webhooks[PATH]
+    answered = harness.surface.metrics.answered
     return ingest, WebhookBatch(ingest, ServerState(), loop=asyncio.get_running_loop(), answered=answered)
 
 
-async def stored(bed: Bed) -> int:
-    return await bed.runtime.store.privileged().count(
+async def stored(harness: ServerHarness) -> int:
+    return await harness.runtime.store.privileged().count(
         Query(InboxItem).where("status", "==", "pending").order_by("-received_at")
     )
 
@@ -84,29 +84,29 @@ async def stored(bed: Bed) -> int:
 async def test_messages_of_one_turn_are_one_request_and_are_answered_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        ingest, batch = opened(bed)
-        commit, sizes, kinds = bed.runtime.store.engine.commit, list[int](), list[Any]()
+    async with serving(tmp_path) as harness:
+        ingest, batch = opened(harness)
+        commit, sizes, kinds = harness.runtime.store.engine.commit, list[int](), list[Any]()
 
         def counted(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
             sizes.append(len(commits))
             kinds.append(type(commits))
             return commit(commits)
 
-        monkeypatch.setattr(bed.runtime.store.engine, "commit", counted)
+        monkeypatch.setattr(harness.runtime.store.engine, "commit", counted)
         names = ["a", "b", "c", "b", "d"]
         assert await answers([sent(batch, ingest, name=name) for name in names]) == [202, 202, 202, 200, 202]
         # Without a commit for each: engines insert from the documents.
         assert (sizes, kinds) == ([5], [CreateBatch])
         assert await answers([sent(batch, ingest, name=name) for name in ("a", "e")]) == [200, 202]
-        assert await stored(bed) == 5
+        assert await stored(harness) == 5
         assert ingest._backpressure._at_work == 0
         assert not batch.tasks
 
 
 async def test_a_message_that_is_refused_leaves_the_others_of_its_batch_alone(tmp_path: Path) -> None:
-    async with serving(tmp_path) as bed:
-        ingest, batch = opened(bed)
+    async with serving(tmp_path) as harness:
+        ingest, batch = opened(harness)
         connections = [
             sent(batch, ingest, name="a"), sent(batch, ingest, name="b", text="\ud800"),
             sent(batch, ingest, name="c", word="wrong"),
@@ -120,15 +120,15 @@ async def test_a_message_that_is_refused_leaves_the_others_of_its_batch_alone(tm
         assert 400 <= invalid < 500
         assert wrong == 401
         assert [str(one) for one in faults] == ["broken"]
-        assert await stored(bed) == 3
+        assert await stored(harness) == 3
         assert ingest._backpressure._at_work == 0
 
 
 async def test_a_fault_before_any_message_is_verified_is_told_to_all_and_keeps_no_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        ingest, batch = opened(bed)
+    async with serving(tmp_path) as harness:
+        ingest, batch = opened(harness)
 
         def broken() -> Any:
             raise ZeroDivisionError("a bug")
@@ -141,21 +141,21 @@ async def test_a_fault_before_any_message_is_verified_is_told_to_all_and_keeps_n
 
 
 async def test_past_the_places_messages_of_a_batch_wait_for_one(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits={"webhook_concurrency": 3}) as bed:
-        ingest, batch = opened(bed)
+    async with serving(tmp_path, limits={"webhook_concurrency": 3}) as harness:
+        ingest, batch = opened(harness)
         connections = [sent(batch, ingest, name=str(number)) for number in range(9)]
         await asyncio.sleep(0)
         assert ingest._backpressure._at_work == 3
         assert await answers(connections) == [202] * 9
-        assert await stored(bed) == 9
+        assert await stored(harness) == 9
         assert ingest._backpressure._at_work == 0
 
 
 async def test_where_the_store_fails_each_message_of_a_batch_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        ingest, batch = opened(bed)
+    async with serving(tmp_path) as harness:
+        ingest, batch = opened(harness)
 
         def failing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
             failed = asyncio.get_running_loop().create_future()
@@ -163,20 +163,20 @@ async def test_where_the_store_fails_each_message_of_a_batch_is_told(
             return failed
 
         with monkeypatch.context() as patched:
-            patched.setattr(bed.runtime.store.engine, "commit", failing)
+            patched.setattr(harness.runtime.store.engine, "commit", failing)
             assert await answers([sent(batch, ingest, name=name) for name in "abc"]) == [503] * 3
         assert ingest._backpressure._at_work == 0
-        assert await stored(bed) == 0
+        assert await stored(harness) == 0
 
 
 async def test_a_server_that_waits_no_longer_hangs_up_on_all_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path) as bed:
-        ingest, batch = opened(bed)
+    async with serving(tmp_path) as harness:
+        ingest, batch = opened(harness)
         with monkeypatch.context() as patched:
             never = asyncio.get_running_loop().create_future()
-            patched.setattr(bed.runtime.store.engine, "commit", lambda commits: never)
+            patched.setattr(harness.runtime.store.engine, "commit", lambda commits: never)
             connections = [sent(batch, ingest, name=name) for name in "ab"]
             await until(lambda: bool(batch.tasks))
             (storing,) = batch.tasks

@@ -29,7 +29,7 @@ from holdfast.runtime import Runtime, documents_of, runtime, sealed_fields
 from holdfast.runtime.document_registry import hidden_fields
 from holdfast.store import Query
 from holdfast.testing import ManualClock
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.examples.own_parts import ENDPOINT, HARBOUR, ORCHARD, RUNS_KEPT_S, TENANT, OwnParts
 from tests.kit.eventually import ended
 
@@ -47,29 +47,29 @@ SHOWN = {
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=SERVICES) as made:
         for one in BOTH:
             await one.seed(made.runtime.store)
         yield made
 
 
-async def _run(bed: Bed, one: OwnParts, count: int = 1) -> list[str]:
+async def _run(harness: ConsoleHarness, one: OwnParts, count: int = 1) -> list[str]:
     """Start runs of a service and have the process's runner finish them."""
-    started = [await one.start(bed.runtime.store) for _ in range(count)]
-    await bed.runtime.runner.work_off()
-    runs = Runs(bed.runtime.store.tenant(TENANT), models=one.runs)
+    started = [await one.start(harness.runtime.store) for _ in range(count)]
+    await harness.runtime.runner.work_off()
+    runs = Runs(harness.runtime.store.tenant(TENANT), models=one.runs)
     assert {(await ended(runs, id)).status for id in started} == {"completed"}
     return started
 
 
-async def test_nothing_of_one_service_is_touched_by_the_other(bed: Bed) -> None:
-    store = bed.runtime.store
+async def test_nothing_of_one_service_is_touched_by_the_other(harness: ConsoleHarness) -> None:
+    store = harness.runtime.store
     before = await HARBOUR.stored(store)
     assert before == {"runs": 0, "audit": 0, "usage": 0, "deliveries": 0, "connections": 1}
-    await _run(bed, ORCHARD, 2)
+    await _run(harness, ORCHARD, 2)
     assert await HARBOUR.stored(store) == before
-    await _run(bed, HARBOUR)
+    await _run(harness, HARBOUR)
     expected = {"runs": 2, "audit": 2, "usage": 2, "deliveries": 2, "connections": 1}
     assert await ORCHARD.stored(store) == expected
     assert await HARBOUR.stored(store) == dict.fromkeys(expected, 1)
@@ -82,9 +82,9 @@ def _mark(page: str, one: OwnParts, run_id: str) -> str:
     return {"usage": f"{one.name}.baskets", "connections": f"{one.name}@hoge.jp"}.get(page, run_id)
 
 
-async def test_every_page_and_route_shows_both_by_name(bed: Bed) -> None:
-    ids = {one.name: (await _run(bed, one))[0] for one in BOTH}
-    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+async def test_every_page_and_route_shows_both_by_name(harness: ConsoleHarness) -> None:
+    ids = {one.name: (await _run(harness, one))[0] for one in BOTH}
+    ann = await harness.signed_in("ann", role="admin", tenant_id=TENANT)
     for page, query in SHOWN.items():
         for one, other in (BOTH, BOTH[::-1]):
             asked = query.format(name=one.name)
@@ -109,27 +109,27 @@ async def test_every_page_and_route_shows_both_by_name(bed: Bed) -> None:
         await ann.page(f"/console/deliveries/{one.name}/{ids[one.name]}~{ENDPOINT}")
 
 
-async def test_metrics_health_backlog_and_secrets_cover_both(bed: Bed) -> None:
+async def test_metrics_health_backlog_and_secrets_cover_both(harness: ConsoleHarness) -> None:
     for one in BOTH:
-        await _run(bed, one)
+        await _run(harness, one)
     for one in BOTH:
-        await one.start(bed.runtime.store)
-    text = (await Metrics().text(bed.runtime)).decode()
+        await one.start(harness.runtime.store)
+    text = (await Metrics().text(harness.runtime)).decode()
     for one in BOTH:
         labels = f'collection="{one.name}_runs",outcome="settled",workflow="gather"'
         assert f"holdfast_runs_since_start{{{labels}}} 1.0" in text
         assert f'holdfast_queue_depth{{queue="{one.name}.{one.name}_runs"}} 1.0' in text
-        assert f"{one.name}.{one.name}_runs" in await bed.runtime.backlog()
+        assert f"{one.name}.{one.name}_runs" in await harness.runtime.backlog()
         assert set(sealed_fields(SERVICES)[one.connections.connection]) >= {"access_token", "refresh_token"}
         assert "accessToken" in hidden_fields(SERVICES)[one.connections.connection]
 
 
-async def test_a_class_shared_by_two_services_is_refused(bed: Bed) -> None:
+async def test_a_class_shared_by_two_services_is_refused(harness: ConsoleHarness) -> None:
     thief = OwnParts("thief")
     thief.audit = ORCHARD.audit
-    config, vault = bed.runtime.config, bed.runtime.vault
+    config, vault = harness.runtime.config, harness.runtime.vault
     with pytest.raises(DeclarationError, match="audit trail 'thief' shares OwnEvent with 'orchard'"):
-        Runtime(config, bed.runtime.store, [ORCHARD.service(), thief.service()], vault=vault)
+        Runtime(config, harness.runtime.store, [ORCHARD.service(), thief.service()], vault=vault)
 
 
 def _holdfast(*words: str) -> Result:
@@ -191,11 +191,11 @@ def test_a_copy_takes_the_collections_of_both(tmp_path: Path, installed: None) -
             assert (tally["targetDocuments"], tally["targetHash"]) == (1, tally["hash"])
 
 
-async def test_finished_runs_of_both_are_pruned(bed: Bed) -> None:
+async def test_finished_runs_of_both_are_pruned(harness: ConsoleHarness) -> None:
     for one in BOTH:
-        await _run(bed, one)
-    later = ManualClock(bed.runtime.store.clock.now() + timedelta(seconds=RUNS_KEPT_S + 60))
-    store = await open_store(bed.runtime.config.store, documents_of(SERVICES), clock=later)
+        await _run(harness, one)
+    later = ManualClock(harness.runtime.store.clock.now() + timedelta(seconds=RUNS_KEPT_S + 60))
+    store = await open_store(harness.runtime.config.store, documents_of(SERVICES), clock=later)
     assert await Sweeper(store, documents_of(SERVICES)).sweep() >= len(BOTH)
     assert [(await one.stored(store))["runs"] for one in BOTH] == [0, 0]
     await store.close()

@@ -11,7 +11,7 @@ from holdfast.model.access import SERVICE
 from holdfast.server import compose, settings
 from holdfast.simulators.google import InjectedFault, RevokeGrant
 from holdfast.store import Query
-from tests.console.bed import Bed
+from tests.console.console_harness import ConsoleHarness
 from tests.services.c4lendar.harness import ALICE, ANA, BOB, Harness
 from tests.serving import served
 
@@ -39,12 +39,12 @@ async def _console(harness: Harness) -> str:
     surface = compose(harness.runtime)
     surface.ready = True
     async with served(settings(surface)) as address:
-        bed = Bed(harness.runtime, surface, address)
+        pages = ConsoleHarness(harness.runtime, surface, address)
         try:
-            ann = await bed.signed_in("ann")
+            ann = await pages.signed_in("ann")
             return "".join([await ann.page(path) for path in PAGES])
         finally:
-            for session in bed.sessions:
+            for session in pages.sessions:
                 await session.close()
             surface.changes.close()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.services.gwi import service
-from tests.http.bed import Bed, serving
 from tests.http.issuer import StandIn, issuing
+from tests.http.server_harness import ServerHarness, serving
 
 ORG = {"githubOrgId": 7, "githubOrgLogin": "acme"}
 TENANT = "gh-org-7"
@@ -26,7 +26,7 @@ def user_id(name: str) -> str:
 class Api:
     """People are known by their first names; each has an address of their own."""
 
-    bed: Bed
+    harness: ServerHarness
     issuer: StandIn
 
     async def ask(
@@ -42,7 +42,7 @@ class Api:
         token = self.issuer.token(sub=f"sub-{name}", email=f"{name}@people.example")
         body = {} if json is None and method != "GET" else json
         headers = {"idempotency-key": key} if key else {}
-        return await self.bed.ask(method, path, token=token, json=body, headers=headers)
+        return await self.harness.ask(method, path, token=token, json=body, headers=headers)
 
     async def done(self, name: str, method: str, path: str, json: Any = None, *, key: str = "") -> Any:
         """The body of an answer that must be a success."""
@@ -69,9 +69,9 @@ class Api:
         from holdfast.services.gwi.models.records import AUDIT, AuditRecord
         from holdfast.store import Query
 
-        store = self.bed.runtime.store.tenant(TENANT)
+        store = self.harness.runtime.store.tenant(TENANT)
         page = await store.query(Query(AuditRecord).order_by("sequence").limit(500))
-        verified = await self.bed.runtime.audit(TENANT, models=AUDIT).verify()
+        verified = await self.harness.runtime.audit(TENANT, models=AUDIT).verify()
         assert verified.fault is None
         return [one.action for one in page.docs if one.outcome == "done"]
 
@@ -81,6 +81,8 @@ async def gwi_api(home: Path, clock: Clock, **settings: Any) -> AsyncIterator[Ap
     """The service served alone, on an empty store."""
     async with (
         issuing(clock) as issuer,
-        serving(home, services=[service], clock=clock, oidc=[issuer.settings(allow=())], **settings) as bed,
+        serving(
+            home, services=[service], clock=clock, oidc=[issuer.settings(allow=())], **settings
+        ) as harness,
     ):
-        yield Api(bed, issuer)
+        yield Api(harness, issuer)

@@ -25,9 +25,9 @@ from holdfast.services.gwi.models.runs import RequestRecord
 from holdfast.services.gwi.models.tenants import Member
 from holdfast.services.gwi.routes import ROUTES
 from holdfast.store import create
-from tests.http.bed import Bed, serving
 from tests.http.callers import SAFE, expected, routes_of, visitors
 from tests.http.issuer import StandIn, issuing
+from tests.http.server_harness import ServerHarness, serving
 from tests.http.tenant_documents import seed
 from tests.http.test_doors import fits, status_of
 from tests.http.test_tenant_isolation import EXAMPLES, Isolation, Question
@@ -107,12 +107,14 @@ async def issuer() -> AsyncIterator[StandIn]:
 async def test_every_route_answers_every_kind_of_caller_as_it_declares(
     tmp_path: Path, issuer: StandIn
 ) -> None:
-    async with serving(tmp_path, services=[service], more=console.routes, oidc=[issuer.settings()]) as bed:
-        callers = await visitors(bed, issuer, _member)
-        routes = [route for route in routes_of(bed) if "/gwi" in route.path]
+    async with serving(
+        tmp_path, services=[service], more=console.routes, oidc=[issuer.settings()]
+    ) as harness:
+        callers = await visitors(harness, issuer, _member)
+        routes = [route for route in routes_of(harness) if "/gwi" in route.path]
         wrong = []
         for (name, visitor), route in itertools.product(callers.items(), routes):
-            status, wanted = await status_of(bed, route, visitor), expected(route, visitor)
+            status, wanted = await status_of(harness, route, visitor), expected(route, visitor)
             # An invitation that is none is refused to everybody.
             if not fits(status, wanted, route) and not (status == 403 and "/invites/{token" in route.path):
                 wrong.append(f"{name} at {route.name}: {status}, not {wanted or 'let in'}")
@@ -121,19 +123,21 @@ async def test_every_route_answers_every_kind_of_caller_as_it_declares(
 
 @pytest.fixture
 async def isolation(tmp_path: Path, issuer: StandIn) -> AsyncIterator[Isolation]:
-    async with serving(tmp_path, services=[service], more=console.routes, oidc=[issuer.settings()]) as bed:
-        store, classes = bed.runtime.store, documents_of([service])
+    async with serving(
+        tmp_path, services=[service], more=console.routes, oidc=[issuer.settings()]
+    ) as harness:
+        store, classes = harness.runtime.store, documents_of([service])
         ids = {name: await seed(store, classes, name, marker=mark) for name, mark in MARKERS.items()}
         for role in ("viewer", "owner"):
             await store.tenant(MINE).commit(create(_member(f"oidc:{role}@people.example", MINE, role)))
-        yield Isolation(bed, ids, await _callers(bed, issuer))
+        yield Isolation(harness, ids, await _callers(harness, issuer))
 
 
-async def _callers(bed: Bed, issuer: StandIn) -> dict[str, dict[str, str]]:
+async def _callers(harness: ServerHarness, issuer: StandIn) -> dict[str, dict[str, str]]:
     tokens = {
         **{role: issuer.token(email=f"{role}@people.example") for role in ("viewer", "owner")},
         "stranger": issuer.token(email="eve@people.example"),
-        "token of the owner": await bed.token("owner", MINE),
+        "token of the owner": await harness.token("owner", MINE),
     }
     return {"nobody": {}} | {name: {"authorization": f"Bearer {one}"} for name, one in tokens.items()}
 

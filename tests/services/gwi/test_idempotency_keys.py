@@ -60,11 +60,11 @@ class KeyedRequests:
         if name != PLATFORM:
             return await self.api.request(name, method, path, body, key=key)
         headers = {"idempotency-key": key}
-        return await self.api.bed.ask(method, path, token=self._token, json=body, headers=headers)
+        return await self.api.harness.ask(method, path, token=self._token, json=body, headers=headers)
 
     async def _hold(self, name: str, key: str) -> None:
         """Leave the record as it is while a request is being answered."""
-        store = self.api.bed.runtime.store
+        store = self.api.harness.runtime.store
         by_token = await ApiTokens(store).verify(self._token)
         assert by_token is not None
         person = by_token.user_id if name == PLATFORM else user_id(name)
@@ -80,13 +80,13 @@ class KeyedRequests:
         raise AssertionError(f"the key {key} has no record")
 
     async def change(self, kind: Any, *key: str, **changes: Any) -> None:
-        await self.api.bed.runtime.store.tenant(TENANT).commit(patch(kind, *key, changes=changes))
+        await self.api.harness.runtime.store.tenant(TENANT).commit(patch(kind, *key, changes=changes))
 
 
 @pytest.fixture
 async def requests(tmp_path: Path, clock: ManualClock) -> AsyncIterator[KeyedRequests]:
     async with gwi_api(tmp_path, clock) as api:
-        yield KeyedRequests(api, clock, await api.bed.token("owner"))
+        yield KeyedRequests(api, clock, await api.harness.token("owner"))
 
 
 async def test_every_mutating_route_does_a_keyed_request_once(requests: KeyedRequests) -> None:

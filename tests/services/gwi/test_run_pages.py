@@ -7,17 +7,17 @@ from pathlib import Path
 from holdfast.services.gwi import service
 from holdfast.services.gwi.models.runs import AgentRun, ProposedChange, RunEffect
 from holdfast.store import patch
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.services.gwi.run_harness import TENANT, RunHarness, a_request
 
 ROOT = "/console/gwi"
 
 
 async def test_runs_and_usage_are_shown(tmp_path: Path) -> None:
-    async with console(tmp_path, services=[service]) as bed:
-        harness = RunHarness(bed.runtime, bed.runtime.clock)
+    async with console(tmp_path, services=[service]) as pages:
+        harness = RunHarness(pages.runtime, pages.runtime.clock)
         await harness.found()
-        ann = await bed.signed_in("ann")
+        ann = await pages.signed_in("ann")
         of = f"?tenant={TENANT}"
         assert "No runs." in await ann.page(f"{ROOT}/runs{of}")
         assert "No run waits for approval." in await ann.page(f"{ROOT}/approvals{of}")

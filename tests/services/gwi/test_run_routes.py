@@ -30,7 +30,7 @@ async def api(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 async def _patch(api: Api, kind: Any, key: str, **changes: Any) -> None:
-    await api.bed.runtime.store.tenant(TENANT).commit(patch(kind, key, changes=changes))
+    await api.harness.runtime.store.tenant(TENANT).commit(patch(kind, key, changes=changes))
 
 
 async def test_a_run_is_started_once_for_a_key_listed_and_cancelled(api: Api) -> None:
@@ -78,8 +78,8 @@ async def test_limits_and_states_of_the_tenant_are_told_as_specified(api: Api) -
 async def test_an_admin_decides_about_proposed_changes(api: Api) -> None:
     run = await api.done("dora", "POST", f"{T}/runs", START)
     await _patch(api, AgentRun, run["id"], approval_status="pending")
-    meter = api.bed.runtime.meter(TENANT, models=METER)
-    await api.bed.runtime.store.tenant(TENANT).commit(*meter.writes_give_back(AT_ONCE))
+    meter = api.harness.runtime.meter(TENANT, models=METER)
+    await api.harness.runtime.store.tenant(TENANT).commit(*meter.writes_give_back(AT_ONCE))
     waiting = await api.done("dora", "GET", f"{T}/runs?approval=pending")
     assert [one["id"] for one in waiting["runs"]] == [run["id"]]
     assert (await api.ask("dora", "POST", f"{T}/runs/{run['id']}/approve"))[0] == 403

@@ -83,7 +83,7 @@ async def test_a_deleted_tenant_has_no_members_and_keeps_its_trail(api: Api) -> 
     assert (await api.done("olga", "DELETE", f"{T}?confirm=acme"))["status"] == "deactivated"
     for name in ("olga", "adam"):
         assert (await api.ask(name, "GET", T))[0] == 403
-    store = api.bed.runtime.store.tenant(TENANT)
+    store = api.harness.runtime.store.tenant(TENANT)
     assert await store.get(ConnectorConfig, TENANT, "jira") is None
     assert (await api.events())[-1] == "tenant.deleted"
     stored = await store.get(Tenant, TENANT)
@@ -205,10 +205,10 @@ async def test_secrets_of_a_connector_are_sealed_and_in_no_answer(api: Api) -> N
         await api.done("adam", "GET", f"{T}/connectors"),
     ]
     assert "s3cret-value" not in str(shown)
-    stored = await api.bed.runtime.store.tenant(TENANT).get(ConnectorConfig, TENANT, "jira")
+    stored = await api.harness.runtime.store.tenant(TENANT).get(ConnectorConfig, TENANT, "jira")
     assert stored is not None
     assert "s3cret" not in stored.doc.secrets
-    gwi = api.bed.runtime.parts["gwi"].operations
+    gwi = api.harness.runtime.parts["gwi"].operations
     assert await gwi.connectors.secrets(TENANT, "jira") == {"token": "s3cret-value"}
     assert (await api.ask("adam", "PUT", path, {"version": 1}))[0] == 409
     assert (await api.ask("dora", "GET", path))[0] == 403
@@ -278,6 +278,6 @@ async def test_the_trail_has_each_act_once_with_its_receipt_and_nothing_else(api
         for _ in range(2):
             await api.ask(name, method, f"{T}{path}", body, key=f"act-{number}")
     assert await api.events() == [*before, *(action for *_, action in acts if action)]
-    store = api.bed.runtime.store.tenant(TENANT)
+    store = api.harness.runtime.store.tenant(TENANT)
     events = (await store.query(Query(AuditRecord).order_by("sequence").limit(500))).docs
     assert all(one.intent and one.scope == TENANT for one in events if one.outcome == "done")

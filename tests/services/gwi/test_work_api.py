@@ -120,7 +120,7 @@ async def test_snoozed_items_come_back_when_their_time_has_come(api: Api, clock:
     (item,) = await _signals(api, 1)
     later = (clock.now() + timedelta(hours=1)).isoformat()
     await api.done("dora", "POST", f"{W}/queue/{item['id']}", {"snoozedUntil": later})
-    job = next(one for one in api.bed.runtime.parts["gwi"].jobs if one.name == "gwi-snoozes")
+    job = next(one for one in api.harness.runtime.parts["gwi"].jobs if one.name == "gwi-snoozes")
     act: Any = job.act
     assert await act(None) == {"woken": 0}
     await clock.advance(3_601)

@@ -17,7 +17,7 @@ from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Store, create, patch
 from holdfast.store.plan import QueryPlan
 from tests.browser import renewals_fixtures as scene
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.services.renewals.calculation_fixtures import opened, working
 from tests.services.renewals.server import AS_OF, P, Server, settle_in
 

@@ -19,7 +19,7 @@ from holdfast.services.renewals.models import Property, SourceState
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import create, delete, patch, put
 from tests.browser import renewals_fixtures as scene
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.services.renewals.server import settle_in
 
 ROOT: Final = "/console/renewals"
@@ -28,7 +28,7 @@ OUTBOX: Final = f"outbox=renewals&endpoint={scene.PROPERTIES[0]}"
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[service], work=True) as made:
         yield made
 
@@ -40,30 +40,30 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     url = request.getfixturevalue(f"{engine}_url")
     async with (
         RmsSimulator(clock=SystemClock()) as rms,
-        console(tmp_path, store=url, services=[service], work=True) as bed,
+        console(tmp_path, store=url, services=[service], work=True) as harness,
     ):
-        ann = await bed.signed_in("ann")
+        ann = await harness.signed_in("ann")
         assert "No properties yet." in await ann.page(ROOT)
         assert "No outcomes yet." in await ann.page(f"{ROOT}/calibration")
-        await scene.settle(bed.runtime, residents=12, per_property=6)
+        await scene.settle(harness.runtime, residents=12, per_property=6)
         assert "not calculated yet" in await ann.page(HOUSE)
         assert "not calculated yet" in await ann.page(f"{HOUSE}/what-if")
         assert "not calculated yet" in await ann.page(f"{HOUSE}/runs")
         for months_back in (1, 0):
-            await scene.calculate(bed.runtime, months_back=months_back)
+            await scene.calculate(harness.runtime, months_back=months_back)
         rms.run(Behave(failure_rate=1.0, failure_status=400))
-        await scene.connect(bed.runtime, rms)
-        await _shown(bed)
+        await scene.connect(harness.runtime, rms)
+        await _shown(harness)
 
 
-async def _shown(bed: Bed) -> None:
-    ann, portfolio = await bed.signed_in("ben"), scene.renewals_of(bed.runtime).portfolio("-")
+async def _shown(harness: ConsoleHarness) -> None:
+    ann, portfolio = await harness.signed_in("ben"), scene.renewals_of(harness.runtime).portfolio("-")
     run = await portfolio.runs.latest(scene.PROPERTIES[0])
     assert run is not None
     (first,) = (await portfolio.risk(run, scene.PROPERTIES[0], limit=1)).docs
-    by = scene.operator(bed.runtime)
-    told = await scene.renewals_of(bed.runtime).trigger(by, scene.PROPERTIES[0], first.resident_id)
-    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dlq", count=1)
+    by = scene.operator(harness.runtime)
+    told = await scene.renewals_of(harness.runtime).trigger(by, scene.PROPERTIES[0], first.resident_id)
+    await scene.settled(harness.runtime, scene.PROPERTIES[0], status="dlq", count=1)
     assert "1 dead letter" in await ann.page("/console")
     assert f"{run.medium} medium" in await ann.page(ROOT)
     house = await ann.page(HOUSE)
@@ -88,16 +88,18 @@ async def _shown(bed: Bed) -> None:
     assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
 
 
-async def test_what_waits_for_an_rms_that_is_paused_is_counted_with_the_reason(bed: Bed) -> None:
+async def test_what_waits_for_an_rms_that_is_paused_is_counted_with_the_reason(
+    harness: ConsoleHarness,
+) -> None:
     house = scene.PROPERTIES[0]
-    await scene.settle(bed.runtime, residents=8)
-    await scene.calculate(bed.runtime)
+    await scene.settle(harness.runtime, residents=8)
+    await scene.calculate(harness.runtime)
     async with RmsSimulator(clock=SystemClock()) as rms:
-        await scene.connect(bed.runtime, rms)
-        await scene.pause(bed.runtime, house, reason="maintenance")
-        told = await scene.trigger(bed.runtime, house)
+        await scene.connect(harness.runtime, rms)
+        await scene.pause(harness.runtime, house, reason="maintenance")
+        told = await scene.trigger(harness.runtime, house)
     assert told
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     assert f">{len(told)}</a>" in await ann.page(ROOT)
     page = await ann.page(HOUSE)
     assert "maintenance. Events wait until it is resumed." in page
@@ -127,18 +129,18 @@ WRONG: Final = (
 )
 
 
-async def test_what_is_asked_wrongly_is_answered_with_a_page_that_says_so(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=5)
-    await scene.calculate(bed.runtime)
-    ann = await bed.signed_in("ann")
+async def test_what_is_asked_wrongly_is_answered_with_a_page_that_says_so(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=5)
+    await scene.calculate(harness.runtime)
+    ann = await harness.signed_in("ann")
     for path, status, said in WRONG:
         assert said in unescape(await ann.page(f"{ROOT}{path}", status)), path
 
 
-async def test_pages_of_another_tenant_show_nothing_of_this_one(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=5)
-    await scene.calculate(bed.runtime)
-    eve = await bed.signed_in("eve", role="owner", tenant_id="acme")
+async def test_pages_of_another_tenant_show_nothing_of_this_one(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=5)
+    await scene.calculate(harness.runtime)
+    eve = await harness.signed_in("eve", role="owner", tenant_id="acme")
     assert "No properties yet." in await eve.page(ROOT)
     await eve.page(HOUSE, 404)
     await eve.page(f"{ROOT}/residents/resident-0000001", 404)
@@ -146,16 +148,16 @@ async def test_pages_of_another_tenant_show_nothing_of_this_one(bed: Bed) -> Non
     assert status == 404
 
 
-async def test_a_failed_calculation_says_why_above_the_run_before_it(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=5)
-    await scene.calculate(bed.runtime)
-    store, jobs = bed.runtime.store.tenant("-"), scene.renewals_of(bed.runtime).jobs("-")
+async def test_a_failed_calculation_says_why_above_the_run_before_it(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=5)
+    await scene.calculate(harness.runtime)
+    store, jobs = harness.runtime.store.tenant("-"), scene.renewals_of(harness.runtime).jobs("-")
     found = await store.get(Property, scene.PROPERTIES[0])
     assert found is not None
     await store.commit(put(msgspec.structs.replace(found.doc, time_zone="Nowhere/Land"), found.unchanged))
-    job = await jobs.start(scene.PROPERTIES[0], as_of=bed.runtime.clock.now().date())
+    job = await jobs.start(scene.PROPERTIES[0], as_of=harness.runtime.clock.now().date())
     assert (await jobs.wait(job.id, within_s=20)).status == "failed"
-    ann = await bed.signed_in("ann", role="viewer")
+    ann = await harness.signed_in("ann", role="viewer")
     house = unescape(await ann.page(HOUSE))
     assert "failed: " in house
     assert "Nowhere/Land" in house
@@ -164,9 +166,9 @@ async def test_a_failed_calculation_says_why_above_the_run_before_it(bed: Bed) -
     assert "failed</span>" in await ann.page(ROOT)
 
 
-async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=27, per_property=1)
-    ann = await bed.signed_in("ann", role="viewer")
+async def test_a_portfolio_of_many_properties_goes_on_by_name(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=27, per_property=1)
+    ann = await harness.signed_in("ann", role="viewer")
     first = await ann.page(ROOT)
     more = re.search(r'href="([^"]+)" rel="next"', first)
     assert more is not None
@@ -176,40 +178,44 @@ async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
     assert "residents at high risk" not in first + second
 
 
-async def test_an_event_is_shown_also_when_its_property_is_gone(bed: Bed) -> None:
+async def test_an_event_is_shown_also_when_its_property_is_gone(harness: ConsoleHarness) -> None:
     house = scene.PROPERTIES[0]
-    await scene.settle(bed.runtime, residents=8)
-    await scene.calculate(bed.runtime)
+    await scene.settle(harness.runtime, residents=8)
+    await scene.calculate(harness.runtime)
     async with RmsSimulator(clock=SystemClock()) as rms:
         rms.run(Behave(failure_rate=1.0, failure_status=400))
-        await scene.connect(bed.runtime, rms)
-        told = (await scene.trigger(bed.runtime, house))[0]
-        await scene.settled(bed.runtime, house, status="dlq", count=1)
-    await bed.runtime.store.tenant("-").commit(delete(Property, house))
-    ann = await bed.signed_in("ann")
+        await scene.connect(harness.runtime, rms)
+        told = (await scene.trigger(harness.runtime, house))[0]
+        await scene.settled(harness.runtime, house, status="dlq", count=1)
+    await harness.runtime.store.tenant("-").commit(delete(Property, house))
+    ann = await harness.signed_in("ann")
     assert told.event_id in await ann.page("/console/dead-letters?outbox=renewals")
     assert told.event_id in await ann.page(f"/console/deliveries/renewals/{quote(told.delivery_id, safe='')}")
 
 
-async def test_a_property_beyond_the_first_hundreds_is_named_and_stays_chosen(bed: Bed) -> None:
-    store, last = bed.runtime.store.tenant("-"), "p-zzz"
+async def test_a_property_beyond_the_first_hundreds_is_named_and_stays_chosen(
+    harness: ConsoleHarness,
+) -> None:
+    store, last = harness.runtime.store.tenant("-"), "p-zzz"
     await store.commit(*(create(Property(id=f"p-{n:03}", name=f"House {n:03}")) for n in range(210)))
     await settle_in(store, property_id=last)
     await store.commit(patch(Property, last, changes={"name": "Zenith Court"}))
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     shown = await ann.page(f"{ROOT}/calibration?property={last}")
     assert f'<option value="{last}" selected>Zenith Court</option>' in shown
 
 
-async def test_the_portfolio_says_how_old_its_data_is_and_what_went_wrong(bed: Bed, tmp_path: Path) -> None:
+async def test_the_portfolio_says_how_old_its_data_is_and_what_went_wrong(
+    harness: ConsoleHarness, tmp_path: Path
+) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
     (folder / "properties.csv").write_text("id,name\np1,Elm Court\n,Nowhere\n")
-    await scene.renewals_of(bed.runtime).import_tables(scene.operator(bed.runtime), Folder(folder))
-    ann = await bed.signed_in("ann")
+    await scene.renewals_of(harness.runtime).import_tables(scene.operator(harness.runtime), Folder(folder))
+    ann = await harness.signed_in("ann")
     page = await ann.page(ROOT)
     assert "Elm Court" in page
     assert re.search(r"<p class=.hint.>Data of .*, from .*; 1 row set aside", page)
     failed = patch(SourceState, "-", changes={"error": "the server is away"})
-    await bed.runtime.store.tenant("-").commit(failed)
+    await harness.runtime.store.tenant("-").commit(failed)
     assert "The last refresh failed: the server is away." in await ann.page(ROOT)

@@ -21,7 +21,7 @@ from holdfast.services.renewals.queries.csv_export import plain
 from holdfast.services.renewals.queries.resident_search import find_residents
 from holdfast.store import put
 from tests.browser import renewals_fixtures as scene
-from tests.console.bed import Bed, console
+from tests.console.console_harness import ConsoleHarness, console
 from tests.services.renewals.server import settle_in
 
 ROOT: Final = "/console/renewals"
@@ -29,15 +29,15 @@ HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(tmp_path: Path) -> AsyncIterator[ConsoleHarness]:
     async with console(tmp_path, services=[service], work=True) as made:
         yield made
 
 
-async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=70)
-    await scene.calculate(bed.runtime)
-    ann, seen = await bed.signed_in("ann", role="viewer"), list[str]()
+async def test_a_list_goes_on_where_its_page_ended(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=70)
+    await scene.calculate(harness.runtime)
+    ann, seen = await harness.signed_in("ann", role="viewer"), list[str]()
     path: str | None = HOUSE
     while path is not None:
         text = await ann.page(path)
@@ -48,15 +48,17 @@ async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
     assert len(seen) == len(set(seen)) == 70
 
 
-async def test_who_gave_notice_stands_first_and_is_listed_with_the_same_trend(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=8)
-    store = bed.runtime.store.tenant("-")
+async def test_who_gave_notice_stands_first_and_is_listed_with_the_same_trend(
+    harness: ConsoleHarness,
+) -> None:
+    await scene.settle(harness.runtime, residents=8)
+    store = harness.runtime.store.tenant("-")
     found = await store.get(Resident, "resident-0000004")
     assert found is not None
     await store.commit(put(msgspec.structs.replace(found.doc, status="notice_given"), found.unchanged))
     for months_back in (2, 1, 0):
-        await scene.calculate(bed.runtime, months_back=months_back)
-    house = await (await bed.signed_in("ann", role="viewer")).page(HOUSE)
+        await scene.calculate(harness.runtime, months_back=months_back)
+    house = await (await harness.signed_in("ann", role="viewer")).page(HOUSE)
     notices, _, rows = house.partition('id="notices"')[2].partition('id="rows"')
     assert notices.count('<tr data-key="resident-0000004"') == 1
     assert rows.count('<tr data-key="resident-0000004"') == 1
@@ -64,10 +66,10 @@ async def test_who_gave_notice_stands_first_and_is_listed_with_the_same_trend(be
     assert set(re.findall(r"Scores of the last (\d+) runs", house)) == {"3"}
 
 
-async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=30)
-    await scene.rename(bed.runtime, "Kim")
-    ann = await bed.signed_in("ann", role="viewer")
+async def test_what_is_found_is_sorted_like_what_is_listed(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=30)
+    await scene.rename(harness.runtime, "Kim")
+    ann = await harness.signed_in("ann", role="viewer")
     for sort in ("score", "days"):
         listed, found = await ann.page(f"{HOUSE}?sort={sort}"), await ann.page(f"{HOUSE}?q=kim&sort={sort}")
         column = r'class="score">(\d+)' if sort == "score" else r'class="days"[^>]*>(.*)</td>'
@@ -77,24 +79,24 @@ async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
 
 
 async def test_an_earlier_run_is_shown_with_the_tiers_of_its_day_beside_the_latest(
-    bed: Bed,
+    harness: ConsoleHarness,
 ) -> None:
-    await scene.settle(bed.runtime, residents=40)
-    store, house = bed.runtime.store.tenant("-"), scene.PROPERTIES[0]
+    await scene.settle(harness.runtime, residents=40)
+    store, house = harness.runtime.store.tenant("-"), scene.PROPERTIES[0]
     found = await store.get(Property, house)
     assert found is not None
     await store.commit(put(msgspec.structs.replace(found.doc, time_zone="Asia/Tokyo"), found.unchanged))
-    await scene.calculate(bed.runtime, months_back=3)
+    await scene.calculate(harness.runtime, months_back=3)
     strict = PropertyRules(
-        property_id=house, thresholds=Thresholds(high=1, medium=0), updated_at=bed.runtime.clock.now()
+        property_id=house, thresholds=Thresholds(high=1, medium=0), updated_at=harness.runtime.clock.now()
     )
     await store.commit(put(strict))
-    await scene.calculate(bed.runtime)
-    portfolio = scene.renewals_of(bed.runtime).portfolio("-")
+    await scene.calculate(harness.runtime)
+    portfolio = scene.renewals_of(harness.runtime).portfolio("-")
     (latest, older), _ = await portfolio.runs.all(house)
     assert latest.high == latest.total_residents
     assert 0 < older.high < older.total_residents
-    ann = await bed.signed_in("ann")
+    ann = await harness.signed_in("ann")
     page = await ann.page(f"{HOUSE}?run={older.job_id}&tier=high")
     rows = page.partition('id="rows"')[2]
     then = re.findall(r'class="risk" data-label="Risk"><b class="score">(\d+)</b> <span [^>]+>(\w+)<', rows)
@@ -124,11 +126,11 @@ def _keys(rows: str) -> list[str]:
     return re.findall(r'<tr data-key="([^"]+)"', rows)
 
 
-async def test_the_runs_of_a_property_go_on_where_their_page_ended(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=1)
+async def test_the_runs_of_a_property_go_on_where_their_page_ended(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=1)
     for _ in range(32):
-        await scene.calculate(bed.runtime)
-    ann = await bed.signed_in("ann", role="viewer")
+        await scene.calculate(harness.runtime)
+    ann = await harness.signed_in("ann", role="viewer")
     first = await ann.page(f"{HOUSE}/runs")
     more = re.search(r'href="([^"]+)" rel="next"', first)
     assert more is not None
@@ -140,9 +142,11 @@ async def test_the_runs_of_a_property_go_on_where_their_page_ended(bed: Bed) -> 
     assert re.search(rf'<option value="{ids[-1]}" selected>', page)
 
 
-async def test_residents_are_found_by_name_unit_or_id_in_their_property_alone(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=40, per_property=20)
-    store, house = bed.runtime.store.tenant("-"), scene.PROPERTIES[0]
+async def test_residents_are_found_by_name_unit_or_id_in_their_property_alone(
+    harness: ConsoleHarness,
+) -> None:
+    await scene.settle(harness.runtime, residents=40, per_property=20)
+    store, house = harness.runtime.store.tenant("-"), scene.PROPERTIES[0]
     found = await store.get(Resident, "resident-0000003")
     assert found is not None
     named = msgspec.structs.replace(found.doc, first_name="Zoë", last_name="van Dyke")
@@ -153,10 +157,10 @@ async def test_residents_are_found_by_name_unit_or_id_in_their_property_alone(be
         assert await find_residents(store, house, words) == [], words
 
 
-async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> None:
-    await scene.settle(bed.runtime, residents=30)
-    await scene.rename(bed.runtime, '=HYPERLINK("https://evil.example")')
-    ann = await bed.signed_in("ann", role="viewer")
+async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(harness: ConsoleHarness) -> None:
+    await scene.settle(harness.runtime, residents=30)
+    await scene.rename(harness.runtime, '=HYPERLINK("https://evil.example")')
+    ann = await harness.signed_in("ann", role="viewer")
     path = f"/renewals/api/v1/properties/{scene.PROPERTIES[0]}/renewal-risk.csv"
     status, text, headers = await ann.ask("GET", path)
     assert status == 200
@@ -167,8 +171,8 @@ async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> N
     assert {row["name"] for row in rows} == {'\'=HYPERLINK("https://evil.example")'}
     points = [name for name in rows[0] if name.endswith("_points")]
     assert all(sum(int(row[name]) for name in points) == int(row["risk_score"]) for row in rows)
-    await scene.calculate(bed.runtime, months_back=2)
-    (_, older), _ = await scene.renewals_of(bed.runtime).portfolio("-").runs.all(scene.PROPERTIES[0])
+    await scene.calculate(harness.runtime, months_back=2)
+    (_, older), _ = await scene.renewals_of(harness.runtime).portfolio("-").runs.all(scene.PROPERTIES[0])
     for chosen in (f"run={older.job_id}", f"asOf={older.as_of_date}"):
         _, old, headers = await ann.ask("GET", f"{path}?{chosen}")
         assert old == text
@@ -185,20 +189,20 @@ def test_text_that_could_begin_a_formula_is_quoted(start: str) -> None:
 
 
 async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    harness: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.services.renewals.views.calibration.EVENTS", 2)
-    await scene.settle(bed.runtime, residents=10)
-    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
-    await scene.create_endpoint(bed.runtime, house)
-    ann, page, flagged = await bed.signed_in("ann", role="viewer"), "", ""
+    await scene.settle(harness.runtime, residents=10)
+    renewals, house = scene.renewals_of(harness.runtime), scene.PROPERTIES[0]
+    await scene.create_endpoint(harness.runtime, house)
+    ann, page, flagged = await harness.signed_in("ann", role="viewer"), "", ""
     for told in (1, 2, 3):
-        await scene.calculate(bed.runtime)
+        await scene.calculate(harness.runtime)
         portfolio = renewals.portfolio("-")
         run = await portfolio.runs.latest(house)
         assert run is not None
         flagged = flagged or (await portfolio.risk(run, house, limit=1)).docs[0].resident_id
-        await renewals.trigger(scene.operator(bed.runtime), house, flagged)
+        await renewals.trigger(scene.operator(harness.runtime), house, flagged)
         page = (await ann.page(f"{ROOT}/residents/{flagged}")).partition('id="events"')[2]
         assert page.count("<tr data-key") == min(told, 2)
         assert ("Only the newest 2 are shown" in page) == (told == 3)
@@ -206,12 +210,14 @@ async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
 
 
 @pytest.mark.parametrize("page", ["", "/what-if"])
-async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed, page: str) -> None:
+async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(
+    harness: ConsoleHarness, page: str
+) -> None:
     id = "block #7? 50%"
-    store = bed.runtime.store.tenant("-")
+    store = harness.runtime.store.tenant("-")
     await settle_in(store, property_id=id)
-    await scene.calculate(bed.runtime, id)
-    ann = await bed.signed_in("ann", role="owner")
+    await scene.calculate(harness.runtime, id)
+    ann = await harness.signed_in("ann", role="owner")
     text = await ann.page(f"{ROOT}/properties/{quote(id, safe='')}{page}")
     actions = re.findall(
         r'<form class="(?:filters|weights|tenant-choice)" method="get" action="([^"]+)"', text
@@ -222,16 +228,16 @@ async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed,
 
 
 async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_begun(
-    bed: Bed,
+    harness: ConsoleHarness,
 ) -> None:
-    await scene.settle(bed.runtime, residents=5)
-    await scene.calculate(bed.runtime)
-    ann, store = await bed.signed_in("ann", role="developer"), bed.runtime.store.tenant("-")
+    await scene.settle(harness.runtime, residents=5)
+    await scene.calculate(harness.runtime)
+    ann, store = await harness.signed_in("ann", role="developer"), harness.runtime.store.tenant("-")
     assert "those at high risk" not in await ann.page(HOUSE)
     rules = PropertyRules(property_id=scene.PROPERTIES[0], send="high", updated_at=store.clock.now())
     await store.commit(put(rules))
     assert "those at high risk" not in await ann.page(HOUSE), "there is no RMS yet"
-    await scene.create_endpoint(bed.runtime, scene.PROPERTIES[0])
+    await scene.create_endpoint(harness.runtime, scene.PROPERTIES[0])
     page = await ann.page(HOUSE)
     assert "Every run sends those at high risk to the RMS" in page
     assert 'data-text="The run sends those at high risk to the RMS' in page

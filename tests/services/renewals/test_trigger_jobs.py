@@ -25,7 +25,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.store import Query, Store, create, patch
 from tests.browser import renewals_fixtures as scene
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.calculation_fixtures import opened

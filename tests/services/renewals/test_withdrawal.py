@@ -14,7 +14,7 @@ from holdfast.services.renewals import service
 from holdfast.services.renewals.models import CalculationJob
 from holdfast.store import Query, Store
 from tests.browser import renewals_fixtures as scene
-from tests.console.bed import console
+from tests.console.console_harness import console
 from tests.services.renewals.calculation_fixtures import opened, working
 from tests.services.renewals.crash_points import PAGE
 from tests.services.renewals.flagged_property import connect, residents_sent, trigger_worker
@@ -144,16 +144,18 @@ async def test_what_a_withdrawn_run_has_sent_stays_on_record(server: Server) -> 
 
 
 async def test_the_page_offers_to_withdraw_the_latest_run_and_says_who_did(tmp_path: Path) -> None:
-    async with console(tmp_path, services=[service], work=True) as bed:
-        await scene.settle(bed.runtime, residents=5)
+    async with console(tmp_path, services=[service], work=True) as harness:
+        await scene.settle(harness.runtime, residents=5)
         for months_back in (1, 0):
-            await scene.calculate(bed.runtime, months_back=months_back)
-        renewals, property_id = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+            await scene.calculate(harness.runtime, months_back=months_back)
+        renewals, property_id = scene.renewals_of(harness.runtime), scene.PROPERTIES[0]
         wrong = await renewals.portfolio("-").require_run(property_id)
-        ann = await bed.signed_in("ann", role="developer")
+        ann = await harness.signed_in("ann", role="developer")
         house = f"/console/renewals/properties/{property_id}"
         assert f"/properties/{property_id}/runs/{wrong.job_id}/withdraw" in await ann.page(house)
-        await renewals.withdraw(scene.operator(bed.runtime), property_id, wrong.job_id, reason="wrong day")
+        await renewals.withdraw(
+            scene.operator(harness.runtime), property_id, wrong.job_id, reason="wrong day"
+        )
         page = await ann.page(house)
         assert f"The last calculation, as of {wrong.as_of_date}, was withdrawn by" in page
         assert "What is shown below is the run before it." in page

@@ -42,7 +42,7 @@ async def _hash() -> str:
 
 
 @dataclass
-class Bed:
+class ConsoleHarness:
     runtime: Runtime
     surface: AsgiApp
     address: str
@@ -137,7 +137,7 @@ async def console(
     store: str | None = None,
     public_url: str | None = None,
     proxies: str | None = None,
-) -> AsyncIterator[Bed]:
+) -> AsyncIterator[ConsoleHarness]:
     given = {
         "home": home, "allow": "127.0.0.1", "store": store, "public_url": public_url, "proxies": proxies,
     }  # fmt: skip
@@ -148,11 +148,11 @@ async def console(
     working = asyncio.create_task(runtime.work(stop)) if work else None
     try:
         async with served(settings(surface)) as address:
-            bed = Bed(runtime, surface, address)
+            harness = ConsoleHarness(runtime, surface, address)
             try:
-                yield bed
+                yield harness
             finally:
-                for session in bed.sessions:
+                for session in harness.sessions:
                     await session.close()
                 surface.changes.close()
     finally:

@@ -87,7 +87,7 @@ SERVICE: Final = echo_service()
 
 
 @dataclass
-class Bed:
+class ServerHarness:
     runtime: Runtime
     surface: AsgiApp
     client: aiohttp.ClientSession
@@ -128,7 +128,7 @@ async def serving(
     at_root: bool = False,
     more: Callable[[Runtime], Sequence[Any]] = lambda runtime: (),
     **settings: Any,
-) -> AsyncIterator[Bed]:
+) -> AsyncIterator[ServerHarness]:
     """The service, or others, over a socket; no loops run until something asks for work."""
     config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **settings}, environ={})
     runtime = await Runtime.open(config, services=services or [echo_service()], clock=clock)
@@ -139,6 +139,6 @@ async def serving(
             served(serving_process.settings(surface)) as address,
             aiohttp.ClientSession(address) as client,
         ):
-            yield Bed(runtime, surface, client, address)
+            yield ServerHarness(runtime, surface, client, address)
     finally:
         await runtime.close()
