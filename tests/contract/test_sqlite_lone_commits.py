@@ -290,6 +290,24 @@ async def test_a_commit_that_is_only_started_is_made(sqlite_url: str) -> None:
         assert await store.get(Filling, "a") is not None
 
 
+async def test_a_lone_commit_that_is_started_takes_no_task_and_is_made_in_place(
+    sqlite_url: str, executed: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_slow(monkeypatch)
+    async with _opened(sqlite_url) as store:
+        executed.clear()
+        started = store.start_commit(create(Filling(id="a")))
+        assert not isinstance(started, asyncio.Task)
+        assert [type(outcome) for outcome in await started] == [Committed]
+        assert executed == [(threading.current_thread().name, "INSERT")]
+        started = store.start_commit(create(Filling(id="a")))
+        assert [type(outcome) for outcome in await started] == [AlreadyExistsError]
+        started = store.start_commit(create(Filling(id="b")))
+        started.cancel()
+        await store.commit(create(Filling(id="c")))
+        assert None not in await store.get_many(Filling, ["b", "c"])
+
+
 async def test_a_commit_that_nobody_awaits_is_made_with_the_next(sqlite_url: str) -> None:
     async with _opened(sqlite_url) as store:
         engine = _engine(store)

@@ -24,6 +24,7 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.model import schema_of
 from holdfast.store import Committed, Query
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.port import UnstartedCommit
 from holdfast.testing import ManualClock
 from tests.http.server_harness import SECRET, ServerHarness, serving
 from tests.kit.eventually import until, until_found
@@ -303,10 +304,11 @@ async def test_each_webhook_of_a_connection_is_one_commit_and_one_future(
 
         def committing(commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
             made = commit(commits)
-            assert isinstance(made, asyncio.Future)
-            assert not isinstance(made, asyncio.Task)
-            tracked.append(made)
-            return made
+            started = made.start() if isinstance(made, UnstartedCommit) else made
+            assert isinstance(started, asyncio.Future)
+            assert not isinstance(started, asyncio.Task)
+            tracked.append(started)
+            return started
 
         monkeypatch.setattr(engine, "commit", committing)
         with _counted_tasks() as tasks:

@@ -6,6 +6,8 @@ tenants named. It stores, queries, claims and notifies; the write rules are not 
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from asyncio import Future
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -16,6 +18,16 @@ from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.plan import QueryPlan
+
+
+class UnstartedCommit(Awaitable[list[Outcome]]):
+    """Commits that are made when this is awaited or started, whichever it is."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def start(self) -> Future[list[Outcome]]:
+        """Have the commits made without a task; return the future of their outcomes."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +137,8 @@ class Engine(Protocol):
     def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         """Make each commit, atomically and by itself, in the order given; durable when it was awaited.
 
-        An engine that returns a future has begun: a caller without a coroutine then needs none for this.
+        An engine that returns a future has begun, and what is an `UnstartedCommit` can be started: a caller
+        without a coroutine then needs none for this.
         """
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:

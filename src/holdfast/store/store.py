@@ -50,6 +50,7 @@ from holdfast.store.port import (
     Engine,
     MigrationRequest,
     Subscription,
+    UnstartedCommit,
 )
 from holdfast.store.query import Query, QueryPage
 from holdfast.store.transaction import Transaction
@@ -501,7 +502,11 @@ class Store:
 
 
 def _as_future(committing: Awaitable[list[Outcome]]) -> asyncio.Future[list[Outcome]]:
-    return committing if isinstance(committing, asyncio.Future) else asyncio.ensure_future(committing)
+    if isinstance(committing, asyncio.Future):
+        return committing
+    return (
+        committing.start() if isinstance(committing, UnstartedCommit) else asyncio.ensure_future(committing)
+    )
 
 
 def _no_writes(given: Any) -> str:

@@ -39,15 +39,24 @@ class TransactionBody(Protocol):
 
 
 class WriteJob:
-    """One caller's commits, or other work; with a future of the result where the writer thread does it."""
+    """One caller's commits, or other work; with a future of the result where a caller waits for it."""
 
     __slots__ = ("commits", "future", "in_thread", "result", "work")
-    future: Future[Any]
 
     def __init__(self, *, work: TransactionBody | None = None, commits: Sequence[Commit] = ()) -> None:
         self.work, self.commits = work, commits
+        self.future: Future[Any] | None = None
         self.result: Any = None
         self.in_thread = False
+
+    def fulfil(self) -> None:
+        """Give the result, or the fault, to who waits for it."""
+        if self.future is None or self.future.done():
+            return
+        if isinstance(self.result, BaseException):
+            self.future.set_exception(self.result)
+        else:
+            self.future.set_result(self.result)
 
 
 class WriteConnection:

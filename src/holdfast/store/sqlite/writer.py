@@ -106,8 +106,7 @@ class SqliteWriter:
     def _enqueue(self, job: WriteJob) -> asyncio.Future[Any]:
         self._check_open()
         self._end_lone()
-        self._hand_over(job)
-        return job.future
+        return self._hand_over(job)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -129,17 +128,19 @@ class SqliteWriter:
             return self._in_place.allows(self._lone_since_s)
         return writes > 0
 
-    def _hand_over(self, job: WriteJob) -> None:
-        """Give a job to the thread, and the job a future."""
-        job.future, job.in_thread = self._loop.create_future(), True
+    def _hand_over(self, job: WriteJob) -> asyncio.Future[Any]:
+        """Give a job to the thread; return the future of its result."""
+        future = job.future
+        if future is None:
+            future = job.future = self._loop.create_future()
+        job.in_thread = True
         self._in_thread += 1
-        if len(job.commits) < LARGE_MIN:
-            self._queue.put(job)
-            return
-        self._has_large = True
+        is_large = len(job.commits) >= LARGE_MIN
+        self._has_large |= is_large
         self._queue.put(job)
-        if not self._batch:
+        if is_large and not self._batch:
             self._await_begin()
+        return future
 
     def _await_begin(self) -> None:
         """Let the idle thread prepare its batch; return when it begins to write, which needs no GIL.
@@ -248,8 +249,8 @@ class SqliteWriter:
         if ended or hangs:
             for job in [*self._batch, *self._drain_queue()]:
                 self._forget(job)
-                if not job.future.done():
-                    job.future.set_exception(OutcomeUnknownError(WRITER_ENDED if ended else WRITER_HANGS))
+                job.result = OutcomeUnknownError(WRITER_ENDED if ended else WRITER_HANGS)
+                job.fulfil()
         if not self._closed:
             self._watchdog = self._loop.call_later(WATCH_S, self._watch)
 
@@ -356,12 +357,7 @@ class SqliteWriter:
     def _deliver(self, jobs: list[WriteJob], touched: set[Schema[Any]]) -> None:
         for job in jobs:
             self._forget(job)
-            if job.future.done():
-                continue
-            if isinstance(job.result, BaseException):
-                job.future.set_exception(job.result)
-            else:
-                job.future.set_result(job.result)
+            job.fulfil()
         if touched:
             self._notify(touched, jobs)
 
