@@ -463,6 +463,31 @@ async def test_a_statement_past_the_time_limit_is_ended_and_nothing_of_it_is_lef
         await store.commit(create(Receipt(id="late")))
 
 
+async def test_a_caller_cancelled_during_its_patch_leaves_a_state_that_later_commits_can_rely_on(
+    postgres_url: str,
+) -> None:
+    async with opened(f"{postgres_url}?writers=1") as store:
+        await store.commit(create(Receipt(id="the-one", caller=1)))
+        holder = await asyncpg.connect(postgres_url)
+        await holder.execute("BEGIN; LOCK TABLE receipts")
+        lone = asyncio.create_task(store.commit(patch(Receipt, "the-one", changes={"caller": 2})))
+        await asyncio.sleep(0)
+        behind = asyncio.create_task(store.commit(create(Receipt(id="behind"))))
+        await asyncio.sleep(0)
+        lone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lone
+        await holder.execute("ROLLBACK")
+        await behind
+        # Made or not, it is decided by now: no statement under way replaces this patch.
+        await store.commit(patch(Receipt, "the-one", changes={"caller": 3}))
+        await store.commit(create(Receipt(id="after")))
+        kept = await store.get(Receipt, "the-one")
+        assert kept is not None
+        assert kept.doc.caller == 3
+        await holder.close()
+
+
 async def test_a_caller_cancelled_during_its_create_leaves_a_state_that_later_commits_can_rely_on(
     postgres_url: str,
 ) -> None:
@@ -505,6 +530,24 @@ async def test_a_lone_create_of_a_taken_id_stays_refused_when_its_link_breaks(
         kept = await store.get(Receipt, "the-one")
         assert kept is not None
         assert kept.doc.caller == 1
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_lone_patch_whose_link_breaks_is_made_once(postgres_url: str, loss: Loss) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="the-one", caller=1)))
+        before = await store.get(Receipt, "the-one")
+        assert before is not None
+        change = patch(Receipt, "the-one", changes={"caller": 2}, expect=before.unchanged)
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        made = await store.commit(change)
+        assert proxy.severed == 1
+        # Had it been made before the link broke and then decided again, it would have conflicted with itself.
+        after = await store.get(Receipt, "the-one")
+        assert after is not None
+        assert (after.doc.caller, after.version) == (2, made.versions[0])
+        with pytest.raises(VersionConflictError):
+            await store.commit(change)
 
 
 async def test_callers_behind_a_lone_create_whose_link_breaks_are_served(postgres_url: str) -> None:

@@ -181,14 +181,12 @@ class Batch:
         self.outcomes = [Committed((version,))] * len(new.documents)
 
     def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:
-        schema = one.group.schema
-        tenanted = commit.tenant is not None and schema.tenant is not None
+        schema, tenanted = one.group.schema, is_tenanted(one.group, commit)
         change = self._patches.get((one.group, tenanted))
         if change is None:
             change = patch_change(self._mappings[schema], one.group, tenanted=tenanted)
             self._patches[one.group, tenanted] = change
-        tenant = (commit.tenant,) if tenanted else ()
-        change.rows.append((one.key, version, *one.values, one.body, *one.expected, *tenant))
+        change.rows.append(_patch_row(one, version, tenant=commit.tenant if tenanted else None))
         change.owners[one.key] = number
         self.touched.add(schema)
 
@@ -279,6 +277,27 @@ class Batch:
             return
         commit = commits[position]
         self.outcomes[position] = taken(commit.writes[0], commit)
+
+
+def is_tenanted(group: PatchGroup, commit: Commit) -> bool:
+    """Whether a patch changes a document only where it is the commit's tenant's."""
+    return commit.tenant is not None and group.schema.tenant is not None
+
+
+def independent_row(
+    mapping: PostgresTable, write: IndependentWrite, commit: Commit, *, version: int
+) -> tuple[Any, ...]:
+    """Return the row by which a create or blind patch is made."""
+    if isinstance(write, BlindPatch):
+        tenant = commit.tenant if is_tenanted(write.group, commit) else None
+        return _patch_row(write, version, tenant=tenant)
+    assert write.prepared is not None
+    return mapping.row(write.prepared, version)
+
+
+def _patch_row(one: BlindPatch, version: int, *, tenant: str | None) -> tuple[Any, ...]:
+    row = (one.key, version, *one.values, one.body, *one.expected)
+    return row if tenant is None else (*row, tenant)
 
 
 def leaves_claimable(mapping: PostgresTable, changes: Iterable[TableChange]) -> bool:

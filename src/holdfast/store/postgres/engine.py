@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, CreateBatch, Outcome, Snapshot, Write
+from holdfast.store.commit import Commit, CreateBatch, Outcome, Snapshot
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
 from holdfast.store.postgres.column_binding import text_array
 from holdfast.store.postgres.commit_queue import WRITES_PER_BATCH, CommitQueue
-from holdfast.store.postgres.lone_create import lone_create
+from holdfast.store.postgres.lone_write import lone_write
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
 from holdfast.store.postgres.pool import ConnectionPool, PgConnection
@@ -23,6 +23,7 @@ from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.postgres.writer import WRITES_MAX, FailedAttempt, PostgresWriter
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
+from holdfast.store.sql.write_batch import IndependentWrite
 
 T = TypeVar("T")
 
@@ -75,19 +76,19 @@ class PostgresEngine(SqlEngine[PostgresTable]):
     def commit(self, commits: Sequence[Commit]) -> Awaitable[list[Outcome]]:
         if not self._writers:
             self._start_writers()
-        write = lone_create(commits, self._listed) if self._queue.is_calm else None
+        write = lone_write(commits, self._listed) if self._queue.is_calm else None
         if write is not None:
-            return self._create_alone(write, commits)
+            return self._write_alone(write, commits)
         return self._enqueue(commits)
 
-    async def _create_alone(self, write: Write, commits: Sequence[Commit]) -> list[Outcome]:
-        """Create a document by a borrowed writer, in the task of the caller."""
+    async def _write_alone(self, write: IndependentWrite, commits: Sequence[Commit]) -> list[Outcome]:
+        """Create or patch a document by a borrowed writer, in the task of the caller."""
         # Borrowed here and not before: a task that is cancelled before it begins would never give it back.
         if not self._queue.is_calm:
             return await self._enqueue(commits)
         idle = self._queue.borrow()
         try:
-            made = await idle.writer.create(write, commits[0])
+            made = await idle.writer.write_alone(write, commits[0])
         finally:
             self._queue.give_back(idle)
         if isinstance(made, FailedAttempt):

@@ -17,14 +17,14 @@ import asyncpg
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, Write, join_commits
+from holdfast.store.commit import Commit, Committed, Outcome, join_commits
 from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
 from holdfast.store.postgres.column_binding import text_array
 from holdfast.store.postgres.commit_queue import CommitQueue
 from holdfast.store.postgres.faults import explain, is_disconnected, is_read_only, is_retryable
-from holdfast.store.postgres.lone_create import LoneCreate, lone_create
+from holdfast.store.postgres.lone_write import LoneStatements, lone_write
 from holdfast.store.postgres.pool import (
     ConnectionPool,
     PgConnection,
@@ -33,14 +33,16 @@ from holdfast.store.postgres.pool import (
     unavailable,
 )
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render
+from holdfast.store.sql.blind_patch import BlindPatch
 from holdfast.store.sql.write_batch import (
+    IndependentWrite,
     NewDocuments,
     PermittedWrites,
     bulk_commits,
     counting_upserts,
     independent_writes,
 )
-from holdfast.store.write_rules import decide
+from holdfast.store.write_rules import check_create
 
 T = TypeVar("T")
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
@@ -50,9 +52,12 @@ LOCKED_BATCHES = 50  # after a conflict: others write the same documents
 
 
 class FailedAttempt(NamedTuple):
-    """A batch that a fault ended, so that it may or may not be applied."""
+    """A batch that a fault ended, so that it may or may not be applied.
 
-    fault: Exception
+    Without a fault, its blind patch found its conditions unmet: it must be decided by what is stored.
+    """
+
+    fault: Exception | None
     batch: int
     work: Batch
     since_s: float
@@ -77,7 +82,7 @@ class PostgresWriter:
         self._applied: list[int] = []
         self._locked_batches = 0
         self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
-        self._creates: dict[Schema[Any], LoneCreate] = {}
+        self._lone = LoneStatements(name)
 
     async def run(self, *, large_only: bool = False) -> None:
         """Write what the queue gives, until it is closed; with `large_only`, large requests."""
@@ -100,15 +105,17 @@ class PostgresWriter:
             await close_connection(self._connection)
 
     async def _commit_batch(self, commits: Sequence[Commit], failed: FailedAttempt | None) -> list[Outcome]:
-        if failed is None and (write := lone_create(commits, self._listed)) is not None:
-            outcome = await self.create(write, commits[0])
+        if failed is None and (write := lone_write(commits, self._listed)) is not None:
+            outcome = await self.write_alone(write, commits[0])
             if outcome is not None and not isinstance(outcome, FailedAttempt):
                 return [outcome]
             failed = outcome
+        if failed is not None and failed.fault is None:
+            return await self._outcomes(failed.work, commits)
         return await self._commit(commits, failed=failed)
 
-    async def create(self, write: Write, commit: Commit) -> Outcome | FailedAttempt | None:
-        """Create a document that comes alone, by one statement; None where there is more to do first.
+    async def write_alone(self, write: IndependentWrite, commit: Commit) -> Outcome | FailedAttempt | None:
+        """Create or patch a document by one statement; None where there is more to do first.
 
         This runs in the task of a caller, which may be cancelled: the statement then is, too, and the next
         one on the connection waits for its end.
@@ -117,38 +124,40 @@ class PostgresWriter:
         if connection is None or connection.is_closed() or not self._has_room:
             return None
         try:
-            decide(write, None, commit=commit)
+            if not isinstance(write, BlindPatch):
+                check_create(write, commit)
         except HoldfastError as refusal:
             return refusal
-        assert write.prepared is not None
-        lone, version, since_s = self._lone_create(write.schema), self._next_version(), time.monotonic()
-        values = lone.values(write.prepared, version)
+        schema = write.group.schema if isinstance(write, BlindPatch) else write.schema
+        statement = self._lone.of(write, commit, self._mappings[schema])
+        version, since_s = self._next_version(), time.monotonic()
+        values = statement.values(write, commit, version)
         self._applied.append(version)
         try:
-            row = await self._pool.fetchrow_on(connection, lone.text, values)
+            row = await self._pool.fetchrow_on(connection, statement.text, values)
         except Exception as fault:
-            work = Batch(self._mappings, lambda: version, independent={0: write}, bulk={}, counts={})
-            work.decide([commit])
-            return FailedAttempt(fault, version, work, since_s)
+            return FailedAttempt(fault, version, self._batch_of_one(write, commit, version), since_s)
         except asyncio.CancelledError:
-            lone.notify(self._notifier, values)  # it may have been made
+            statement.notify(self._notifier, values)  # it may have been made
             raise
-        if row is None:
+        if row is not None:
+            statement.notify(self._notifier, values)
+            return Committed((version,))
+        if not isinstance(write, BlindPatch):
             return taken(write, commit)
-        lone.notify(self._notifier, values)
-        return Committed((version,))
+        work = self._batch_of_one(write, commit, version)
+        work.unpatched.add(0)
+        return FailedAttempt(None, version, work, since_s)
+
+    def _batch_of_one(self, write: IndependentWrite, commit: Commit, version: int) -> Batch:
+        work = Batch(self._mappings, lambda: version, independent={0: write}, bulk={}, counts={})
+        work.decide([commit])
+        return work
 
     @property
     def _has_room(self) -> bool:
         """Whether a batch of any size can be made before versions are reserved and marks deleted."""
         return self._version + WRITES_MAX * 2 <= self._version_end and len(self._applied) < MARKS_MAX
-
-    def _lone_create(self, schema: Schema[Any]) -> LoneCreate:
-        lone = self._creates.get(schema)
-        if lone is None:
-            mapping = self._mappings[schema]
-            lone = self._creates[schema] = LoneCreate(mapping, f"{self._name} {mapping.table}")
-        return lone
 
     async def _commit(
         self, commits: Sequence[Commit], *, batched: bool = True, failed: FailedAttempt | None = None
@@ -167,8 +176,8 @@ class PostgresWriter:
             )
             batch = 0
             try:
-                if failed is not None:
-                    fault, batch, work, _ = failed
+                if failed is not None and failed.fault is not None:
+                    batch, work, fault = failed.batch, failed.work, failed.fault
                     failed = None
                     raise fault
                 connection = await self._connect()
