@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import apsw
 import msgspec
@@ -35,6 +35,7 @@ from holdfast.store.sqlite.write_connection import WriteJob
 from holdfast.store.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 # A page this small is read faster than handed to another thread.
 IN_PLACE_MAX = 200
@@ -78,17 +79,17 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         mapping = self._mappings[schema]
         if len(keys) == 1:
-            row = _run(self._reader(), mapping.select_sql, keys).fetchone()
+            row = self._in_place(_first, mapping.select_sql, keys)
             return [None if row is None else mapping.snapshot(row)]
         if len(keys) <= IN_PLACE_MAX:
-            return _fetch(self._reader(), mapping, keys)
+            return self._in_place(_fetch, mapping, keys)
         return await self._in_thread(lambda connection: _fetch(connection, mapping, keys))
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         if plan.limit > IN_PLACE_MAX:
             return await super().find(plan)
         statement = self._selects[plan.schema].select(plan)
-        rows = _read(self._reader(), statement, apsw.Cursor.fetchall)
+        rows = self._in_place(_read, statement, apsw.Cursor.fetchall)
         return self._mappings[plan.schema].snapshots(rows)
 
     async def _execute(
@@ -96,7 +97,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
     ) -> T:
         if rows_max <= IN_PLACE_MAX:
             # All rows first: the driver's steps and the decoder's in turn take a tenth longer.
-            return read(_read(self._reader(), statement, apsw.Cursor.fetchall))
+            return read(self._in_place(_read, statement, apsw.Cursor.fetchall))
         return await self._in_thread(lambda connection: _read(connection, statement, read))
 
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
@@ -117,7 +118,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
 
     def _may_find(self, request: ClaimRequest) -> bool:
         try:
-            return may_find(self._reader(), self._mappings[request.schema], request)
+            return self._in_place(may_find, self._mappings[request.schema], request)
         except apsw.Error:
             return True  # the claim meets the same fault, and explains it
 
@@ -156,10 +157,23 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         for connection in self._opened:
             connection.close()
 
-    def _reader(self) -> apsw.Connection:
+    def _in_place(self, read: Callable[[apsw.Connection, *Given], T], *given: *Given) -> T:
+        """Read in the loop's thread, by the connection that writes while it is idle.
+
+        Its own commits leave its cache as it is; every other connection drops its cache after each of them.
+        """
+        self._check_open()
+        writer, using = self._writer, self._writer.using
+        if not using.acquire(False):
+            return read(self._connection, *given)
+        try:
+            return read(writer.connection.driver, *given)
+        finally:
+            using.release()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
-        return self._connection
 
     def _notify(self, touched: set[Schema[Any]], jobs: Sequence[WriteJob]) -> None:
         """Wake subscriptions; those for claims only where the jobs may have left something to claim."""
@@ -182,7 +196,7 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         return self._connection.execute(sql).fetchone() != (self._writer.connection.token,)
 
     async def _in_thread(self, work: Callable[[apsw.Connection], T]) -> T:
-        self._reader()
+        self._check_open()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, lambda: work(self._thread_connection()))
 
@@ -209,6 +223,11 @@ def _damages(connection: apsw.Connection) -> list[str]:
     except apsw.CorruptError as fault:
         return [str(fault)]
     return [] if found == ["ok"] else found
+
+
+def _first(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> Row | None:
+    row: Row | None = _run(connection, sql, values).fetchone()
+    return row
 
 
 def _fetch(

@@ -74,8 +74,9 @@ class SqliteWriter:
         self._lone_since_s = 0.0
         self._in_thread = 0
         self._in_place = InPlaceBudget()
-        # Held by whoever uses the connection: the writer thread during a batch, the loop's in place.
-        self._using = threading.Lock()
+        # Held by whoever uses the connection: the writer thread during a batch, the loop's to commit or read
+        # in place. Not released again once the connection is closed, or may be inside a transaction.
+        self.using = threading.Lock()
         # Released by the thread when it begins to write what the loop's thread has handed over and awaits.
         self._began = threading.Lock()
         self._began.acquire()
@@ -178,7 +179,7 @@ class SqliteWriter:
         if self._lone is not job:
             return False
         self._lone, now_s = None, time.monotonic()
-        if not self._may_commit_in_place(now_s) or not self._using.acquire(blocking=False):
+        if not self._may_commit_in_place(now_s) or not self.using.acquire(blocking=False):
             self._hand_over(job)
             return False
         try:
@@ -186,7 +187,7 @@ class SqliteWriter:
             # Another set in the next transaction, which the thread may begin.
             touched = self.connection.transaction.touched
         finally:
-            self._using.release()
+            self.using.release()
         if not made:
             self._hand_over(job)
         elif touched:
@@ -279,12 +280,14 @@ class SqliteWriter:
                 self._last_callers = sum([callers(job.commits) for job in jobs])
                 if jobs:
                     self._batch_since_s, self._batch = time.monotonic(), jobs
-                    with self._using:
-                        self._transact_safely(jobs)
+                    self.using.acquire()
+                    self._transact_safely(jobs)
+                    self.using.release()
                     self._batch = []
         finally:
             self._ended = True
             self._checkpointer.close()
+        self.using.acquire()
         self.connection.close()
 
     def _transact_safely(self, jobs: list[WriteJob]) -> None:
