@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -22,9 +22,8 @@ class Source(msgspec.Struct):
     verified: bool
 
 
-@document("events/{id}", indexes=[Index("kind", "received_ms"), Index("subject"), Index("received_ms")])
-class Event(Document):
-    """An incoming event."""
+class EventFields(Document):
+    """What an incoming event has."""
 
     id: str
     kind: str
@@ -35,6 +34,16 @@ class Event(Document):
     weight: float
     note: str | None
     payload: str
+
+
+@document("events/{id}", indexes=[Index("kind", "received_ms"), Index("subject"), Index("received_ms")])
+class Event(EventFields):
+    """An incoming event."""
+
+
+@document("events_by_kind/{id}", indexes=[Index("kind", "received_ms")])
+class EventByKind(EventFields):
+    """An event with the one index that a page by kind needs."""
 
 
 @document(
@@ -60,10 +69,18 @@ def _source(n: int) -> Source:
     return Source("calendar", f"account-{n % 97}", secrets.token_hex(8), n % 5, True)
 
 
+E = TypeVar("E", bound=EventFields)
+
+
 def events(count: int) -> list[Event]:
     """New documents with time-ordered ids."""
+    return events_of(Event, count)
+
+
+def events_of(cls: type[E], count: int) -> list[E]:
+    """The same of another class."""
     return [
-        Event(
+        cls(
             id=ids.ulid(), kind=f"kind-{n % 20}", subject=f"subject-{n * 7919 % 10_007}",
             received_ms=1_760_000_000_000 + n, source=_source(n), labels=["inbound", f"l{n % 10}"],
             weight=n / 8, note=None, payload=secrets.token_urlsafe(480),

@@ -3,14 +3,15 @@
 The bare loop is written for speed alone: the smallest table that holds the document and serves the page, one
 connection, the driver called in place, no rule, no version. Each write is durable before the next begins. An
 update reads the document, changes a field and writes it back, in all. The floor is `floor_documents`: the
-same by the driver alone on our table.
+same by the driver alone on our table. Creates are also measured for a class with the bare loop's one index,
+where the others have two more.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -20,9 +21,9 @@ import asyncpg
 import msgspec
 
 from bench import raw_sqlite
-from bench.event import Delivery, Event, events
+from bench.event import Delivery, Event, EventByKind, EventFields, events, events_of
 from bench.floor_documents import open_floor
-from bench.measure import Goal, Open, Place, Ways, Workload
+from bench.measure import NO_GOAL, Goal, Open, Place, Ways, Workload
 from holdfast.app import open_store
 from holdfast.store import Query, Store, create, patch
 
@@ -45,11 +46,11 @@ class Ours:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def fill(self, stored: list[Event]) -> None:
+    async def fill(self, stored: Sequence[EventFields]) -> None:
         for start in range(0, len(stored), 500):
             await self._store.settle([[create(event)] for event in stored[start : start + 500]])
 
-    async def create(self, event: Event) -> None:
+    async def create(self, event: EventFields) -> None:
         await self._store.commit(create(event))
 
     async def update(self, id: str, weight: float) -> None:
@@ -130,7 +131,7 @@ class BarePostgres:
 
 
 async def open_ours(url: str) -> Ours:
-    store = await open_store(url, [Event, Delivery])
+    store = await open_store(url, [Event, EventByKind, Delivery])
     await store.migrate()
     return Ours(store)
 
@@ -196,6 +197,25 @@ def single_caller(name: str) -> Open:
     return opened
 
 
+@asynccontextmanager
+async def creates_with_one_index(place: Place, engine: str) -> AsyncIterator[Ways]:
+    ours, bare = await open_ours(place.url(engine)), await open_bare(place.url(engine))
+    stored = place.scale(DOCUMENTS, 2_000)
+    await ours.fill(events_of(EventByKind, stored))
+    await bare.fill(events(stored))
+    number = place.scale(600, 200)
+
+    async def per_s(way: Any, cls: type[EventFields]) -> float:
+        given, started = events_of(cls, number), time.perf_counter()
+        for event in given:
+            await way.create(event)
+        return number / (time.perf_counter() - started)
+
+    yield Ways(partial(per_s, ours, EventByKind), partial(per_s, bare, Event))
+    await ours.close()
+    await bare.close()
+
+
 WORKLOADS = [
     Workload(
         name=f"one caller: {name}", engines=("sqlite full", "postgres"), unit="1/s",
@@ -203,4 +223,9 @@ WORKLOADS = [
         floor_name="the driver on our table", floor_goal=Goal(0.75), open=single_caller(name),
     )
     for name in ACTS
+] + [
+    Workload(
+        name="one caller: create, one index", engines=("sqlite full", "postgres"), unit="1/s",
+        goal=NO_GOAL, other_name="a bare loop", open=creates_with_one_index,
+    )
 ]  # fmt: skip
