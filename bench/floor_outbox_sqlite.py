@@ -176,8 +176,14 @@ class FloorSqlite:
                     self._pages = CHECKPOINT_PAGES
         elif self._pages >= CHECKPOINT_PAGES:
             self._pages = 0
-            self._copy = threading.Thread(target=self._copying.wal_checkpoint)
+            self._copy = threading.Thread(target=self._copy_log)
             self._copy.start()
+
+    def _copy_log(self) -> None:
+        try:
+            self._copying.wal_checkpoint()
+        except apsw.BusyError:
+            return  # another process copies it
 
     async def claim(self, limit: int) -> list[FloorDelivery]:
         now_us = time.time_ns() // 1_000
