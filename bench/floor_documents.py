@@ -1,6 +1,6 @@
 """Documents on our table by the driver and by hand: the floor of one caller.
 
-Our tables, indexes and documents and our promises in straight lines for this one class, none of our code. A
+Our tables, indexes and documents and our promises in straight lines for one class, none of our code. A
 new document's id and numbers are checked, and what was encoded is validated by decoding it; an update is a
 patch of one field. Other tasks get a turn before a write, as those that commit in the same turn share a
 transaction. On SQLite a
@@ -20,17 +20,18 @@ import re
 import time
 from itertools import count
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 import apsw
 import msgspec
 
 from bench import raw_postgres, raw_sqlite
-from bench.event import Event
+from bench.event import Event, EventFields
+from holdfast.model import schema_of
 from holdfast.store import patch
 
 _DECODE, _ENCODE = msgspec.json.Decoder(Event).decode, msgspec.json.Encoder().encode
-_NAMES = ("_key", "_version", "kind", "received_ms", "subject", "_body")
 _PAGE = (
     "SELECT _key, _version, _body, _patch FROM events WHERE kind = ?"
     " ORDER BY received_ms DESC, _key DESC LIMIT 20"
@@ -53,12 +54,21 @@ _DECODE_WEIGHT = msgspec.json.Decoder(_Weight).decode
 _IS_ID = re.compile(r"[A-Za-z0-9:@+=~-][A-Za-z0-9:@+=~._-]{0,120}").fullmatch
 
 
-def _checked_row(event: Event, version: int) -> tuple[Any, ...]:
-    if not (_IS_ID(event.id) and -(1 << 63) <= event.received_ms < 1 << 63 and isfinite(event.weight)):
-        raise ValueError("refused")
-    body = _ENCODE(event)
-    valid = _DECODE(body)
-    return (event.id, version, valid.kind, valid.received_ms, valid.subject, body.decode())
+class _Rows:
+    """Makes the rows of one class of events."""
+
+    def __init__(self, cls: type[EventFields]) -> None:
+        fields = [column.stored for column in schema_of(cls).columns]
+        self.names = ("_key", "_version", *fields, "_body")
+        self._values, self._decode = attrgetter(*fields), msgspec.json.Decoder(cls).decode
+        table, marks = schema_of(cls).path.names[0], ", ".join("?" * len(self.names))
+        self.insert = f"INSERT INTO {table} ({', '.join(self.names)}) VALUES ({marks})"
+
+    def checked(self, event: EventFields, version: int) -> tuple[Any, ...]:
+        if not (_IS_ID(event.id) and -(1 << 63) <= event.received_ms < 1 << 63 and isfinite(event.weight)):
+            raise ValueError("refused")
+        body = _ENCODE(event)
+        return (event.id, version, *self._values(self._decode(body)), body.decode())
 
 
 def _checked_patch(id: str, weight: float) -> str:
@@ -72,15 +82,15 @@ def _checked_patch(id: str, weight: float) -> str:
 class FloorSqlite:
     """Writes and reads in place."""
 
-    def __init__(self, link: apsw.Connection) -> None:
-        self._link = link
+    def __init__(self, link: apsw.Connection, cls: type[EventFields]) -> None:
+        self._link, self._rows = link, _Rows(cls)
         self._board = memoryview(mmap.mmap(-1, 4_096)).cast("Q")
         self._data_version = link.data_version()
 
-    async def create(self, event: Event) -> None:
-        row = _checked_row(event, next(_VERSIONS))
+    async def create(self, event: EventFields) -> None:
+        row = self._rows.checked(event, next(_VERSIONS))
         await asyncio.sleep(0)
-        self._link.execute(raw_sqlite.INSERT, row)
+        self._link.execute(self._rows.insert, row)
         self._announce()
 
     def _announce(self) -> None:
@@ -112,14 +122,14 @@ class FloorSqlite:
 class FloorPostgres:
     """One connection."""
 
-    def __init__(self, link: Any) -> None:
-        self._link = link
-        self._create = raw_postgres.MarkedStatement(Event)
-        self._update = raw_postgres.MarkedStatement(Event, patch(Event, "any", changes={"weight": 0.0}))
-        assert self._create.names == _NAMES
+    def __init__(self, link: Any, cls: type[EventFields]) -> None:
+        self._link, self._rows = link, _Rows(cls)
+        self._create = raw_postgres.MarkedStatement(cls)
+        self._update = raw_postgres.MarkedStatement(cls, patch(cls, "any", changes={"weight": 0.0}))
+        assert self._create.names == self._rows.names
 
-    async def create(self, event: Event) -> None:
-        await self._create.execute(self._link, *_checked_row(event, next(_VERSIONS)))
+    async def create(self, event: EventFields) -> None:
+        await self._create.execute(self._link, *self._rows.checked(event, next(_VERSIONS)))
 
     async def update(self, id: str, weight: float) -> None:
         await self._update.execute(self._link, id, next(_VERSIONS), _checked_patch(id, weight))
@@ -134,12 +144,12 @@ class FloorPostgres:
         await self._link.close()
 
 
-async def open_floor(url: str) -> FloorSqlite | FloorPostgres:
-    """The floor on a store that was made and filled by ours."""
+async def open_floor(url: str, cls: type[EventFields] = Event) -> FloorSqlite | FloorPostgres:
+    """The floor on a store of this class that was made and filled by ours."""
     if url.startswith("sqlite"):
         link = raw_sqlite.connect(url)
         link.execute("PRAGMA mmap_size = 0")
         # As long a log as that of the ways that filled their stores: a commit that extends it takes longer.
-        link.execute("UPDATE events SET _version = _version + 1")
-        return FloorSqlite(link)
-    return FloorPostgres(await raw_postgres.connect(url))
+        link.execute(f"UPDATE {schema_of(cls).path.names[0]} SET _version = _version + 1")
+        return FloorSqlite(link, cls)
+    return FloorPostgres(await raw_postgres.connect(url), cls)

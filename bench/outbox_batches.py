@@ -17,7 +17,7 @@ from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.queries import Queries
 
 from bench import raw_sqlite
-from bench.floor_deliveries import open_floor
+from bench.floor_deliveries import FloorDeliveries, open_floor
 from bench.kit_outbox import new_body
 from bench.measure import Goal, Place, Workload, beside
 from holdfast import ids
@@ -94,17 +94,20 @@ def bare(url: str) -> AsyncIterator[Enqueue]:
     return bare_sqlite(url) if url.startswith("sqlite") else bare_postgres(url)
 
 
-async def floor(url: str) -> AsyncIterator[Enqueue]:
-    """The same promises kept by hand, on our table with our indexes and documents."""
-    deliveries = await open_floor(url)
-
+def enqueue_to(deliveries: FloorDeliveries) -> Enqueue:
     async def enqueue(bodies: Sequence[bytes]) -> None:
         if len(bodies) == 1:
             await deliveries.put_out(bodies[0], "thing.made")
         else:
             await deliveries.put_out_many(bodies, "thing.made")
 
-    yield enqueue
+    return enqueue
+
+
+async def floor(url: str) -> AsyncIterator[Enqueue]:
+    """The same promises kept by hand, on our table with our indexes and documents."""
+    deliveries = await open_floor(url)
+    yield enqueue_to(deliveries)
     await deliveries.close()
 
 
