@@ -29,17 +29,20 @@ class ClaimableWrites:
         schema = self._schema
         if type(commits) is CreateBatch:
             return commits.schema is schema and any(map(self._is_due, commits.documents))
-        return any(one.schema is schema and self._leaves(one) for commit in commits for one in commit.writes)
+        for commit in commits:
+            for write in commit.writes:
+                if write.schema is schema and self._leaves(write):
+                    return True
+        return False
 
     def _leaves(self, write: Write) -> bool:
-        if write.kind in ("delete", "check"):
-            return False
-        changes, owner = write.changes, self._owner
-        if write.kind == "create" and write.prepared is not None:
+        kind, changes = write.kind, write.changes
+        if kind == "patch" and changes is not None and self._due in changes:
+            owner = None if self._owner is None else changes.get(self._owner)
+            return is_claimable(changes[self._due], owner)
+        if kind == "create" and write.prepared is not None:
             return self._is_due(write.prepared)
-        if write.kind == "patch" and changes is not None and self._due in changes:
-            return is_claimable(changes[self._due], None if owner is None else changes.get(owner))
-        return True
+        return kind not in ("delete", "check")
 
     def _is_due(self, new: Prepared) -> bool:
         at = self._owner_at

@@ -239,8 +239,10 @@ def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
 def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
     """Return commits as a batch of creates; None where one is anything else."""
     try:
+        if commits[0][0].kind != "create":
+            return None  # most batches that are none, as those that settle: told by their first write
         writes = [write for (write,) in commits]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, LookupError, AttributeError):
         return None
     if {type(write) for write in writes} != {Write}:
         return None
