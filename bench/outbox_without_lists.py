@@ -21,7 +21,7 @@ import uvloop
 from bench.floor_deliveries import open_floor
 from bench.kit_outbox import end_to_end, floor_on
 from bench.measure import Place
-from bench.outbox_batches import BATCH, Enqueue, bare, enqueue_to, events_per_s
+from bench.outbox_batches import BATCH, Enqueue, bare, enqueue_to, events_per_s, through_pgqueuer
 from bench.outbox_processes import inserting_on, minimal_on
 from bench.timing_receiver import receiving, seen
 from holdfast.worker import freeze_gc
@@ -112,6 +112,8 @@ async def put_out(engine: str, place: Place) -> None:
             "floor": await enter(floor_enqueue(place.url(engine), lists=True)),
             "without lists": await enter(floor_enqueue(place.url(engine), lists=False)),
         }
+        if engine == "postgres":
+            enqueues["PGQueuer"] = await enter(asynccontextmanager(through_pgqueuer)(place.url(engine)))
         for size, name in ((BATCH, "in batches of 100"), (1, "one by one")):
             ways = {way: partial(events_per_s, size, enqueue, place) for way, enqueue in enqueues.items()}
             await compare(f"{engine}, put out {name}", ways)
