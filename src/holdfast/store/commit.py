@@ -236,6 +236,19 @@ def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
     return checked
 
 
+def explain_no_writes(given: Any) -> str:
+    """Say what a commit takes, in terms of what it was given."""
+    if not isinstance(given, Sequence):
+        return "settle takes commits, each a list of writes: settle([[create(a)], [create(b)]])"
+    wrong = next(one for one in given if not isinstance(one, Write))
+    if isinstance(wrong, Document):
+        name = type(wrong).__name__
+        return f"commit takes writes, and a {name} is none: commit(create(note)), put, patch or delete"
+    if isinstance(wrong, (list, tuple, set)):
+        return "commit takes writes one after the other, not in a list: commit(*writes)"
+    return f"commit takes writes, such as create(note) or patch(...), not a {type(wrong).__name__}"
+
+
 def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
     """Return commits as a batch of creates; None where one is anything else."""
     try:

@@ -25,7 +25,6 @@ from holdfast.model.document import Document, schema_of
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.model.path import join_key, join_keys, split_key
-from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import (
@@ -38,7 +37,7 @@ from holdfast.store.commit import (
     check_commit,
     create,
     create_batch,
-    delete,
+    explain_no_writes,
     patch,
 )
 from holdfast.store.io_counters import IO_COUNTERS
@@ -53,6 +52,7 @@ from holdfast.store.port import (
     UnstartedCommit,
 )
 from holdfast.store.query import Query, QueryPage
+from holdfast.store.retention import deletion, past_retention
 from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
@@ -401,9 +401,9 @@ class Store:
         schema = self._schema(cls)
         if schema.retention is None:
             raise BadQueryError(f"{schema.name} declares no retention=Retention(...)")
-        query = self._past_retention(cls, schema, self.clock.now()).limit(limit)
-        found = await self.engine.find(self._plan(query))
-        deletions = [_deletion(item, schema.retention) for item in found]
+        query = past_retention(cls, schema, schema.retention, now=self.clock.now(), tenant=self.tenant_id)
+        found = await self.engine.find(self._plan(query.limit(limit)))
+        deletions = [deletion(item, schema.retention) for item in found]
         # Those with dependents one by one: together they could make a transaction that others wait for.
         groups: list[list[tuple[Write, ...]]] = [[one for one in deletions if len(one) == 1]]
         groups += [[one] for one in deletions if len(one) > 1]
@@ -411,20 +411,6 @@ class Store:
         for group in groups:
             outcomes += await self.engine.commit([Commit(w, self.tenant_id, expiring=True) for w in group])
         return sum(isinstance(outcome, Committed) for outcome in outcomes)
-
-    def _past_retention(self, cls: type[D], schema: Schema[D], now: datetime) -> Query[D]:
-        assert schema.retention is not None
-        query = Query(cls)
-        for field, value in schema.retention.when.items():
-            query = query.where(field, "==", value)
-        cutoff: Any = schema.retention.cutoff(now)
-        column = schema.column(schema.retention.field)
-        if column is not None and column.kind == "integer":
-            cutoff = to_us(cutoff) // 1000
-        query = query.where(schema.retention.field, "<", cutoff)
-        if schema.path.nested and not (schema.tenant_is_parent and self.tenant_id):
-            query = query.across_parents()
-        return query
 
     def watch(self, *classes: type[Document], claims: bool = False) -> Subscription:
         """Subscribe to commits to these collections: wait on it instead of polling.
@@ -487,7 +473,7 @@ class Store:
             try:
                 schemas = [write.schema for write in writes]
             except (AttributeError, TypeError):
-                raise InvalidError(_no_writes(writes)) from None
+                raise InvalidError(explain_no_writes(writes)) from None
             for schema in schemas:
                 if schema not in known:
                     self._check_writable(schema)
@@ -509,25 +495,5 @@ def _as_future(committing: Awaitable[list[Outcome]]) -> asyncio.Future[list[Outc
     )
 
 
-def _no_writes(given: Any) -> str:
-    """Say what a commit takes, in terms of what it was given."""
-    if not isinstance(given, Sequence):
-        return "settle takes commits, each a list of writes: settle([[create(a)], [create(b)]])"
-    wrong = next(one for one in given if not isinstance(one, Write))
-    if isinstance(wrong, Document):
-        name = type(wrong).__name__
-        return f"commit takes writes, and a {name} is none: commit(create(note)), put, patch or delete"
-    if isinstance(wrong, (list, tuple, set)):
-        return "commit takes writes one after the other, not in a list: commit(*writes)"
-    return f"commit takes writes, such as create(note) or patch(...), not a {type(wrong).__name__}"
-
-
 def _release(item: Snapshot[Any], due: str, now: datetime) -> Write:
     return patch(type(item.doc), *split_key(item.key), changes={due: now}, expect=item.unchanged)
-
-
-def _deletion(item: Snapshot[Any], retention: Retention) -> tuple[Write, ...]:
-    """Return the writes that delete a document together with its dependents."""
-    dependents = retention.dependents(item.doc) if retention.dependents else ()
-    own = delete(type(item.doc), *split_key(item.key), expect=item.unchanged)
-    return (own, *(delete(kind, id) for kind, id in dependents))
