@@ -52,8 +52,7 @@ class SystemClock:
     def now_us(self) -> int:
         return time.time_ns() // 1_000
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -70,6 +69,7 @@ class SharedClock:
 
     def __init__(self, local: Clock | None = None) -> None:
         self._local = local or SystemClock()
+        self.monotonic = self._local.monotonic
         self._offset_us = self._local.now_us() - self._elapsed_us()
         self._synced_s = -math.inf
 
@@ -77,10 +77,7 @@ class SharedClock:
         return from_us(self.now_us())
 
     def now_us(self) -> int:
-        return self._elapsed_us() + self._offset_us
-
-    def monotonic(self) -> float:
-        return self._local.monotonic()
+        return int(self.monotonic() * 1e6) + self._offset_us
 
     async def sleep(self, seconds: float) -> None:
         await self._local.sleep(seconds)
@@ -107,7 +104,7 @@ class SharedClock:
         return took_us, engine_us - sent_us - took_us // 2
 
     def _elapsed_us(self) -> int:
-        return int(self._local.monotonic() * 1e6)
+        return int(self.monotonic() * 1e6)
 
 
 def from_us(us: int) -> datetime:
