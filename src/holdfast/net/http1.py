@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 import httptools
 
-from holdfast.net.port import OnResult, ReceiverResponse, SendFailure
+from holdfast.net.port import OnResult, OutgoingRequest, ReceiverResponse, SendFailure
 
 EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
@@ -93,27 +93,18 @@ class Http1Connection(asyncio.Protocol):
             return False
         return False
 
-    def send(
-        self,
-        head: bytes,
-        body: bytes,
-        on_result: OnResult,
-        *,
-        head_only: bool,
-        deadline: float,
-        body_bytes_max: int,
-    ) -> None:
-        """Write the request; `on_result` is called with its response, or a `SendFailure`.
+    def send(self, head: bytes, request: OutgoingRequest, on_result: OnResult, *, deadline: float) -> None:
+        """Write a request and its encoded head; `on_result` is called with the response or a `SendFailure`.
 
         By then the connection is free again, so that it can be used for the next request at once.
         """
         assert self._transport is not None
-        self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
+        self._reset(head_only=request.method == "HEAD", body_bytes_max=request.response_bytes_max)
         self._sent_at = time.monotonic()
         self._deadline = deadline
         if deadline < self._fires_at:
             self._set_timer(deadline)
-        self._on_result = on_result
+        self._on_result, body = on_result, request.body
         if len(body) <= _WRITE_JOINED_BYTES_MAX:
             self._transport.write(head + body)
         else:
@@ -197,7 +188,7 @@ class Http1Connection(asyncio.Protocol):
                 return
             self._surplus = True
         if self._done:
-            reusable = self._keep and not self._surplus
+            reusable = self._keep and not self._surplus and self._kept_alive()
             if reusable and self._raw_bytes == len(data) <= _REPEATED_BYTES_MAX:
                 self._repeated = _RepeatedResponse(
                     data, self._status, self._headers, self._excerpt, self._body_bytes
@@ -230,7 +221,9 @@ class Http1Connection(asyncio.Protocol):
         assert on_result is not None
         self._idle_since = now = time.monotonic()
         response = ReceiverResponse(self._status, self._headers, self._excerpt, now - self._sent_at)
-        if reusable and not self.closed and not self._unsent() and self._kept_alive():
+        assert self._transport is not None
+        # A receiver that responded before it had the whole request would take the rest for the next one.
+        if reusable and not self.closed and not self._transport.get_write_buffer_size():
             self._on_free(self)
         else:
             self.drop()
@@ -244,10 +237,6 @@ class Http1Connection(asyncio.Protocol):
         if match:
             self._idle_s = min(self._idle_s, int(match[1]) - _KEEP_ALIVE_MARGIN_S)
         return self._idle_s > 0
-
-    def _unsent(self) -> bool:
-        """Whether the receiver responded before it had the whole request: the rest would follow it."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     # -- parser callbacks -------------------------------------------------------------------------
 

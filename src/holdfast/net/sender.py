@@ -89,7 +89,8 @@ class RawSender:
             connection = await self._obtain(pool, deadline)
         waiter: asyncio.Future[ReceiverResponse] = asyncio.get_running_loop().create_future()
         on_result = partial(_resolve, waiter)
-        self._write(connection, request, on_result, head=head, deadline=deadline)
+        self._sent += 1
+        connection.send(head, request, on_result, deadline=deadline)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -103,29 +104,14 @@ class RawSender:
         head = self._head(request, route)
         connection = self._pools.take_idle(route.pool)
         if connection is not None:
-            deadline = time.monotonic() + request.timeout_s
-            self._write(connection, request, on_result, head=head, deadline=deadline)
+            self._sent += 1
+            connection.send(head, request, on_result, deadline=time.monotonic() + request.timeout_s)
         return connection
 
     async def close(self) -> None:
         """Drop every connection; requests under way get a `reset`."""
         self._closed = True
         await self._pools.close()
-
-    def _write(
-        self,
-        connection: Http1Connection,
-        request: OutgoingRequest,
-        on_result: OnResult,
-        *,
-        head: bytes,
-        deadline: float,
-    ) -> None:
-        self._sent += 1
-        connection.send(
-            head, request.body, on_result, head_only=request.method == "HEAD", deadline=deadline,
-            body_bytes_max=request.response_bytes_max,
-        )  # fmt: skip
 
     async def _obtain(self, pool: Pool, deadline: float) -> Http1Connection:
         async with _in_time(deadline, "no connection became free"):
