@@ -231,7 +231,7 @@ async def test_a_brisk_endpoint_is_claimed_for_by_itself_and_once(store: Store) 
     assert scope.only == frozenset({endpoint.id})
     assert scope.per_endpoint >= 200
     assert queue.places(now)  # nothing is known to wait, so that what is committed here is sent at once
-    queue.reserve()
+    queue.reserved += 1
     queues.record_claim(scope, {}, cut=False)
     assert queues.refill(now) is None
     assert queues.all_with_room(now).skip == frozenset()  # while deliveries are handed over

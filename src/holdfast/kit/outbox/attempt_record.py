@@ -7,7 +7,13 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.clock import to_us
-from holdfast.kit.outbox.models import HEADERS_CHARACTERS_MAX, URL_CHARACTERS_MAX, Attempt, Delivery
+from holdfast.kit.outbox.models import (
+    EXCERPT_BYTES_MAX,
+    HEADERS_CHARACTERS_MAX,
+    URL_CHARACTERS_MAX,
+    Attempt,
+    Delivery,
+)
 from holdfast.kit.outbox.signing import escape_id
 from holdfast.outside_text import MASK, clean_text, mask_urls, names_secret
 
@@ -35,9 +41,9 @@ def recorded_headers(headers: Iterable[Header], *, without: Collection[str] = ()
 
 
 @lru_cache(maxsize=64)
-def recorded_response_headers(headers: tuple[Header, ...]) -> str:
-    """The same for a response, whose headers a receiver mostly repeats."""
-    return recorded_headers(headers)
+def recorded_response(headers: tuple[Header, ...], excerpt: bytes) -> tuple[str, str]:
+    """The headers and excerpt of a response, which receivers mostly repeat, as an attempt records them."""
+    return recorded_headers(headers), clean_text(excerpt, characters_max=EXCERPT_BYTES_MAX)
 
 
 @lru_cache(maxsize=1_024)

@@ -126,7 +126,7 @@ class DeliveryWorker:
         assert queue.sign is not None
         try:
             # Headers are added also where signing fails midway.
-            attempt.headers += queue.sign(delivery.event_id, to_us(attempt.at) // 1_000_000, delivery.body)
+            attempt.headers += queue.sign(delivery.event_id, int(attempt.at.timestamp()), delivery.body)
             if self._headers is not None:
                 attempt.headers += self._headers(delivery, attempt.endpoint)
             self.counts.sent += 1

@@ -46,21 +46,26 @@ class DirectHandoff:
         if not self.open:
             return True
         loaded = self._queues.loaded
-        return all(loaded(endpoint.id) is not None for endpoint in endpoints)
+        return None not in [loaded(endpoint.id) for endpoint in endpoints]
 
     def claim(self, commits: Iterable[Sequence[Delivery]]) -> list[HandoffPlaces]:
         """Claim what there is room for; `end` wants the places of each commit once its outcome is known."""
         now = self._clock.monotonic()
         until_s = now + self._lease_s
         rooms: dict[str, _Room] = {}
-        return [
-            [
-                (self._claimed(delivery, until_s), queue)
-                for delivery in deliveries
-                if (queue := self._reserve(delivery, rooms, now=now)) is not None
-            ]
-            for deliveries in commits
-        ]
+        claimed: list[HandoffPlaces] = []
+        for deliveries in commits:
+            places = []
+            for delivery in deliveries:
+                room = rooms.get(delivery.endpoint_id)
+                if room is None:
+                    room = rooms[delivery.endpoint_id] = self._room(delivery.endpoint_id, now)
+                if room.queue is not None and room.places > 0 and delivery.state == "pending":
+                    room.places -= 1
+                    room.queue.reserved += 1
+                    places.append((self._claimed(delivery, until_s), room.queue))
+            claimed.append(places)
+        return claimed
 
     def _claimed(self, delivery: Delivery, until_s: float) -> ClaimedDelivery:
         delivery.status = delivery.stored_state("sending")
@@ -75,9 +80,9 @@ class DirectHandoff:
         its other callers then commit again before anything is sent, so that the next group is no smaller.
         """
         for claimed, queue in places:
-            queue.unreserve()
+            queue.reserved -= 1
             if committed:
-                queue.add(claimed)
+                queue.waiting.append(claimed)
                 if not self._committed:
                     asyncio.get_running_loop().call_soon(self._send_committed)
                 self._committed[queue] = None
@@ -89,16 +94,6 @@ class DirectHandoff:
                 self._worker.release(queue)
             else:
                 self._worker.send_waiting(queue)
-
-    def _reserve(self, delivery: Delivery, rooms: dict[str, _Room], *, now: float) -> EndpointQueue | None:
-        room = rooms.get(delivery.endpoint_id)
-        if room is None:
-            room = rooms[delivery.endpoint_id] = self._room(delivery.endpoint_id, now)
-        if room.queue is None or room.places < 1 or delivery.state != "pending":
-            return None
-        room.places -= 1
-        room.queue.reserve()
-        return room.queue
 
     def _room(self, endpoint_id: str, now: float) -> _Room:
         queue = self._queues.loaded(endpoint_id) if self.open and not self._worker.stopping else None

@@ -247,7 +247,7 @@ class Dispatcher(WorkerLoop[Delivery]):
         for snapshot in claimed:
             name = snapshot.doc.endpoint_id
             counts[name] = counts.get(name, 0) + 1
-            self._queues.get(name).add(ClaimedDelivery(snapshot.doc, until_s))
+            self._queues.get(name).waiting.append(ClaimedDelivery(snapshot.doc, until_s))
         cut = len(claimed) >= limit
         self._queues.record_claim(scope, counts, cut=cut)
         if cut and scope.only is None:

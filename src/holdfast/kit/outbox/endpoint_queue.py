@@ -6,6 +6,8 @@ import math
 from collections import deque
 from typing import Final
 
+import msgspec
+
 from holdfast.kit.outbox.attempt_record import recorded_url
 from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.models import Delivery, Endpoint
@@ -29,14 +31,12 @@ WAITED_S_MAX: Final = 5.0
 SETTLE_S: Final = 1.0
 
 
-class ClaimedDelivery:
+class ClaimedDelivery(msgspec.Struct, eq=False):
     """A delivery this process has claimed; its lease ends at `until_s` by the monotonic clock."""
 
-    __slots__ = ("delivery", "period", "until_s")
-
-    def __init__(self, delivery: Delivery, until_s: float) -> None:
-        self.delivery, self.until_s = delivery, until_s
-        self.period = 0  # the breaker's, when its send began
+    delivery: Delivery
+    until_s: float
+    period: int = 0  # the breaker's, when its send began
 
 
 class EndpointQueue:
@@ -57,7 +57,9 @@ class EndpointQueue:
         self.turns: ReservedTurns | None = None
         self.breaker: CircuitBreaker | None = None
         self.closed_until = 0.0
-        self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
+        self.hung = self.slow = False  # last time; last time it answered
+        # Whether a send may well end without an answer, after holding a connection for its whole time.
+        self.in_doubt = True
         self.concurrency = 1  # how many it is trusted with now, of its endpoint's concurrency
         self.pace_per_s = self._took_s = 0.0  # what it has sent lately
         self._ended, self._ended_since = 0, 0.0
@@ -91,11 +93,6 @@ class EndpointQueue:
     @property
     def active(self) -> bool:
         return self.endpoint is not None and self.endpoint.status == "active"
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether a send may well end without an answer, after holding a connection for its whole time."""
-        return self.hung or not self.answered
 
     # -- room -------------------------------------------------------------------------------------
 
@@ -151,22 +148,16 @@ class EndpointQueue:
         """Return how many deliveries that are about to be committed it can take at once."""
         return 0 if self.has_more else self.room(now)
 
-    def reserve(self) -> None:
-        """Promise one of its places to a delivery that is about to be committed."""
-        self.reserved += 1
-
-    def unreserve(self) -> None:
-        self.reserved -= 1
-
-    def add(self, claimed: ClaimedDelivery) -> None:
-        self.waiting.append(claimed)
-
     def take(self, now: float) -> ClaimedDelivery | None:
         """Return the next delivery to send and count it as in flight; None while a limit says wait."""
         endpoint, breaker = self.endpoint, self.breaker
         if endpoint is None or breaker is None or endpoint.status != "active":
             return None
-        self._drop_stale(now, min(endpoint.timeout_s, self._send_s_max))
+        # The lease of these ends before an answer could be settled: another worker will get them, untouched.
+        stale_s = now + SETTLE_S + min(endpoint.timeout_s, self._send_s_max)
+        while self.waiting and self.waiting[0].until_s < stale_s:
+            self.waiting.popleft()
+            self.has_more = True
         if not self.waiting or self.in_flight >= self.concurrency or now < self.closed_until:
             return None
         if not breaker.allows(now) or (self.turns is not None and not self.turns.take(now)):
@@ -191,12 +182,6 @@ class EndpointQueue:
         self.waiting.clear()
         self.has_more = self.has_more or bool(waiting)
         return waiting
-
-    def _drop_stale(self, now: float, timeout_s: float) -> None:
-        # Its lease ends before an answer could be settled: another worker will get it, untouched.
-        while self.waiting and self.waiting[0].until_s - SETTLE_S - timeout_s < now:
-            self.waiting.popleft()
-            self.has_more = True
 
     def finish(
         self,
@@ -228,8 +213,7 @@ class EndpointQueue:
     def _adapt(self, *, hung: bool, waited_s: float) -> None:
         """Let more go at once only while answers come, connections are at hand and more is wanted: a receiver
         that begins to hang then holds few of the connections that others need too."""
-        self.hung = hung
-        self.answered = self.answered or not hung
+        self.hung = self.in_doubt = hung
         if hung:
             self.concurrency = max(1, self.concurrency // 2)
         elif waited_s > WAITED_S_MAX:

@@ -156,7 +156,9 @@ class Outbox:
             await self._handoff.load(chosen)
         now = self._store.clock.now()
         batch = [
-            self._oversize(event) or [self._delivery(event, endpoint, now) for endpoint in chosen]
+            [self._delivery(event, endpoint, now) for endpoint in chosen]
+            if len(event.body) <= self.body_bytes_max
+            else self._oversize(event)
             for event in events
         ]
         commits = [deliveries for deliveries in batch if not isinstance(deliveries, HoldfastError)]
@@ -211,13 +213,11 @@ class Outbox:
         ]
 
     def _new_deliveries(self, event: Event, endpoints: Sequence[Endpoint], now: datetime) -> list[Delivery]:
-        if refusal := self._oversize(event):
-            raise refusal
+        if len(event.body) > self.body_bytes_max:
+            raise self._oversize(event)
         return [self._delivery(event, endpoint, now) for endpoint in endpoints]
 
-    def _oversize(self, event: Event) -> TooLargeError | None:
-        if len(event.body) <= self.body_bytes_max:
-            return None
+    def _oversize(self, event: Event) -> TooLargeError:
         return TooLargeError(
             f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}", "body"
         )

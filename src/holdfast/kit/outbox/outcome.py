@@ -10,10 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.kit.outbox.attempt_record import DERIVED, Header, recorded_headers, recorded_response_headers
+from holdfast.kit.outbox.attempt_record import DERIVED, Header, recorded_headers, recorded_response
 from holdfast.kit.outbox.models import (
     ATTEMPTS_IN_DELIVERY_MAX,
-    EXCERPT_BYTES_MAX,
     OUTBOX_MODELS,
     Attempt,
     DeadLetter,
@@ -114,9 +113,8 @@ def record_attempt(
     )  # fmt: skip
     if isinstance(result, ReceiverResponse):
         attempt.status = result.status
-        attempt.response_headers = recorded_response_headers(tuple(result.headers.items()))
-        if result.excerpt:
-            attempt.excerpt = clean_text(result.excerpt, characters_max=EXCERPT_BYTES_MAX)
+        recorded = recorded_response(tuple(result.headers.items()), result.excerpt)
+        attempt.response_headers, attempt.excerpt = recorded
     else:
         attempt.failure = result.reason
         attempt.excerpt = clean_text(result.message, characters_max=FAILURE_CHARACTERS_MAX)

@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox.direct_handoff import DirectHandoff, HandoffPlaces
 from holdfast.kit.outbox.models import Delivery
@@ -20,15 +22,13 @@ from holdfast.store import Store, Write, create, create_many
 from holdfast.store.commit import Outcome
 
 
-class _WaitingSend:
+class _WaitingSend(msgspec.Struct, eq=False):
     """The deliveries of one send, and the future of its caller."""
 
-    __slots__ = ("deliveries", "future", "places", "writes")
-
-    def __init__(self, deliveries: Sequence[Delivery], future: asyncio.Future[None]) -> None:
-        self.deliveries, self.future = deliveries, future
-        self.places: HandoffPlaces = ()
-        self.writes: Sequence[Write] = ()
+    deliveries: Sequence[Delivery]
+    future: asyncio.Future[None]
+    places: HandoffPlaces = ()
+    writes: Sequence[Write] = ()
 
     def end(self, outcome: Any) -> None:
         """Tell the caller what became of the commit."""
@@ -46,16 +46,18 @@ class SendBatch:
     def __init__(self, store: Store, handoff: DirectHandoff | None) -> None:
         self._store, self._handoff = store, handoff
         self._waiting: list[_WaitingSend] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.since: datetime | None = None  # when the first of those that wait was made
         self.expects_others = False  # the last batch had several sends, whose callers come back together
 
     def add(self, deliveries: Sequence[Delivery]) -> asyncio.Future[None]:
         """Return the future of the commit of these deliveries."""
-        loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_soon(self._commit)
+            self._loop = asyncio.get_running_loop()  # asked once for a batch: it takes a microsecond
+            self._loop.call_soon(self._commit)
             self.since = deliveries[0].created_at
-        future: asyncio.Future[None] = loop.create_future()
+        assert self._loop is not None
+        future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(_WaitingSend(deliveries, future))
         return future
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import structlog
 
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
@@ -14,7 +15,7 @@ from holdfast.store import Store, Write
 _log: Final = structlog.get_logger("holdfast.outbox")
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True):
     """The writes that settle one delivery, worth trying until its lease ends."""
 
     delivery_id: str
@@ -36,8 +37,9 @@ class Settler:
     def add(self, settlement: Settlement) -> None:
         self._waiting.append(settlement)
         self.unsettled += 1
-        self._empty.clear()
-        self._arrived.set()
+        if len(self._waiting) == 1:
+            self._empty.clear()
+            self._arrived.set()
 
     async def flush(self) -> None:
         """Return once nothing waits to be settled."""

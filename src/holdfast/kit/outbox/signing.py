@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 import secrets
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from holdfast.clock import to_us
 from holdfast.errors import UnverifiedError, WrongTypeError
+from holdfast.webhook_verifier import keyed_hmac
 
 SECRET_BYTES_MIN: Final = 24
 SECRET_BYTES_MAX: Final = 64
@@ -48,13 +48,13 @@ class HmacKey:
     def __init__(self, key: bytes) -> None:
         if not SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX:
             raise _malformed(f"a whsec_ secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes")
-        self._keyed = hmac.new(key, digestmod=hashlib.sha256)
+        self._keyed = keyed_hmac(key)
 
     def sign(self, start: bytes, body: bytes) -> str:
         state = self._keyed.copy()
         state.update(start)
         state.update(body)
-        return "v1," + base64.b64encode(state.digest()).decode()
+        return "v1," + binascii.b2a_base64(state.digest(), newline=False).decode()
 
     def matches(self, signature: str, *, start: bytes, body: bytes) -> bool:
         # Texts are compared, not bytes: base64 has several spellings of one value.
@@ -64,7 +64,8 @@ class HmacKey:
         """Sign the body alone, in the widely used `sha256=<hex>` form."""
         state = self._keyed.copy()
         state.update(body)
-        return "sha256=" + state.hexdigest()
+        digest: bytes = state.digest()
+        return "sha256=" + digest.hex()
 
 
 class EdSigningKey:
@@ -120,17 +121,20 @@ class WebhookSigner:
     """
 
     def __init__(self, secrets: Iterable[str], *, plain_header: str | None = None) -> None:
-        self._keys = [_signing_key(text) for text in secrets]
-        if not self._keys:
+        keys = [_signing_key(text) for text in secrets]
+        if not keys:
             raise _malformed("signing needs at least one secret")
+        self._newest, self._older = keys[0], keys[1:]
         self._plain_header = plain_header
-        self._plain_key = next((key for key in reversed(self._keys) if isinstance(key, HmacKey)), None)
+        self._plain_key = next((key for key in reversed(keys) if isinstance(key, HmacKey)), None)
 
     def headers(self, message_id: str, at_s: int, body: bytes) -> list[tuple[str, str]]:
         """Return the headers that sign a message: id, time and one signature for each secret."""
         message_id = escape_id(message_id)
         start = f"{message_id}.{at_s}.".encode()
-        signature = " ".join([key.sign(start, body) for key in self._keys])
+        signature = self._newest.sign(start, body)
+        for key in self._older:
+            signature += " " + key.sign(start, body)
         made = [
             ("webhook-id", message_id),
             ("webhook-timestamp", str(at_s)),
