@@ -273,6 +273,14 @@ class Schema(Generic[D]):
             return self.state.read(self.document_of(prepared))
         return prepared.values[self._state_at]
 
+    def states_of(self, documents: Iterable[Prepared]) -> set[Any]:
+        """Return the states of prepared documents, most of which share one."""
+        assert self.state is not None
+        if self.state.kind == "open":
+            return set(map(self.state_of, documents))
+        at = self._state_at
+        return {one.values[at] for one in documents}
+
     def load(self, body: bytes | str, ids: tuple[str, ...], newer: Mapping[str, Any] | None = None) -> D:
         """Decode a document from its stored JSON, upgraded where it is of an older version.
 

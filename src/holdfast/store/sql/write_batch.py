@@ -186,11 +186,11 @@ def insertable(
 
 
 def _may_start(schema: Schema[Any], documents: Iterable[Prepared]) -> bool:
-    """Whether all documents begin in a state that new ones may have; most share one, which is asked once."""
+    """Whether all documents begin in a state that new ones may have."""
     if not (schema.lifecycle and schema.state):
         return True
     try:
-        for state in set(map(schema.state_of, documents)):
+        for state in schema.states_of(documents):
             schema.lifecycle.check_start(state, schema.state.stored)
     except HoldfastError:
         return False
