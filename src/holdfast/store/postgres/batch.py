@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
@@ -64,6 +64,13 @@ class DocumentState:
         self.owner = -1  # the commit that succeeds or fails with this insert alone
 
 
+class OwnPatches(NamedTuple):
+    """The patches of one group that one tenant's commits make: their change, and its last value."""
+
+    change: TableChange
+    tenant: tuple[str, ...]
+
+
 class Batch:
     """An outcome for each commit, and the changes to make."""
 
@@ -88,6 +95,7 @@ class Batch:
         self._states: dict[DocumentKey, DocumentState] = {}
         self._creates: dict[Schema[Any], TableChange] = {}
         self._patches: dict[tuple[PatchGroup, bool], TableChange] = {}
+        self._own_patches: dict[tuple[PatchGroup, str | None], OwnPatches] = {}
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
         self.unclaimable: set[Schema[Any]] = set()  # touched, and left with nothing new to claim
@@ -181,14 +189,20 @@ class Batch:
         self.outcomes = [Committed((version,))] * len(new.documents)
 
     def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:
-        schema, tenanted = one.group.schema, is_tenanted(one.group, commit)
-        change = self._patches.get((one.group, tenanted))
-        if change is None:
-            change = patch_change(self._mappings[schema], one.group, tenanted=tenanted)
-            self._patches[one.group, tenanted] = change
-        change.rows.append(_patch_row(one, version, tenant=commit.tenant if tenanted else None))
-        change.owners[one.key] = number
+        own = self._own_patches.get((one.group, commit.tenant))
+        if own is None:
+            own = self._own_patches[one.group, commit.tenant] = self._patches_of(one.group, commit)
+        own.change.rows.append(_patch_row(one, version, own.tenant))
+        own.change.owners[one.key] = number
+
+    def _patches_of(self, group: PatchGroup, commit: Commit) -> OwnPatches:
+        schema, tenant = group.schema, tenant_values(group, commit)
         self.touched.add(schema)
+        change = self._patches.get((group, bool(tenant)))
+        if change is None:
+            change = patch_change(self._mappings[schema], group, tenanted=bool(tenant))
+            self._patches[group, bool(tenant)] = change
+        return OwnPatches(change, tenant)
 
     def _has_unread(self, writes: Sequence[Write]) -> bool:
         """Whether one of these creates and counting upserts was decided without reading its id."""
@@ -279,9 +293,9 @@ class Batch:
         self.outcomes[position] = taken(commit.writes[0], commit)
 
 
-def is_tenanted(group: PatchGroup, commit: Commit) -> bool:
-    """Whether a patch changes a document only where it is the commit's tenant's."""
-    return commit.tenant is not None and group.schema.tenant is not None
+def tenant_values(group: PatchGroup, commit: Commit) -> tuple[str, ...]:
+    """Return the tenant whose a document must be for a patch to change it; none where any may be."""
+    return () if commit.tenant is None or group.schema.tenant is None else (commit.tenant,)
 
 
 def independent_row(
@@ -289,15 +303,13 @@ def independent_row(
 ) -> tuple[Any, ...]:
     """Return the row by which a create or blind patch is made."""
     if isinstance(write, BlindPatch):
-        tenant = commit.tenant if is_tenanted(write.group, commit) else None
-        return _patch_row(write, version, tenant=tenant)
+        return _patch_row(write, version, tenant_values(write.group, commit))
     assert write.prepared is not None
     return mapping.row(write.prepared, version)
 
 
-def _patch_row(one: BlindPatch, version: int, *, tenant: str | None) -> tuple[Any, ...]:
-    row = (one.key, version, *one.values, one.body, *one.expected)
-    return row if tenant is None else (*row, tenant)
+def _patch_row(one: BlindPatch, version: int, tenant: tuple[str, ...]) -> tuple[Any, ...]:
+    return (one.key, version, *one.values, one.body, *one.expected, *tenant)
 
 
 def leaves_claimable(mapping: PostgresTable, changes: Iterable[TableChange]) -> bool:

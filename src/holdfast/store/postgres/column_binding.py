@@ -1,12 +1,13 @@
 """How the columns of many rows are bound to a statement: as arrays, but what rows share only once.
 
-The driver encodes each item of an array of times or integers by itself, which takes longer than the rest of
-its row; documents that are created together have a few times, and often one value of all other columns.
+The driver checks and encodes each item of an array by itself, which takes longer than the rest of its row: an
+array of texts or integers is bound as one literal. Documents that are created together have a few times, and
+often one value of all other columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.store.sql.shared_columns import SHARED_MIN, is_shared, shared_columns
@@ -15,6 +16,7 @@ from holdfast.store.sql.shared_columns import SHARED_MIN, is_shared, shared_colu
 Binding = Literal["array", "shared", "indexed"]
 TEXTS: Final = "text[]"
 TIMES: Final = "timestamptz[]"
+INTEGERS: Final = "bigint[]"
 DOCUMENTS: Final = "json[]"
 INDEXED_MAX: Final = 8
 _NUMBERS: Final = tuple(str(n + 1) for n in range(INDEXED_MAX))
@@ -46,7 +48,8 @@ def bind_columns(
             numbers.append("{" + ",".join([_NUMBERS[few.index(value)] for value in column]) + "}")
         else:
             bindings.append("array")
-            values.append(text_array(column) if kind == TEXTS else column)
+            literal = _LITERALS.get(kind)
+            values.append(column if literal is None else literal(column))
     return tuple(bindings), values + numbers
 
 
@@ -67,7 +70,7 @@ class RowSource:
     """The rows of a change as its statement reads them: arrays by column, or the values of a single row.
 
     An array of one costs the driver and the server more than the value, and most commits that come alone
-    have one row of each table. An array of texts is bound as its literal: see `text_array`.
+    have one row of each table.
     """
 
     def __init__(
@@ -76,15 +79,18 @@ class RowSource:
         first: int,
         *,
         single: bool,
-        texts: bool = True,
+        literals: bool = True,
         bindings: Sequence[Binding] = (),
     ) -> None:
-        """Number the marks from `first` on; `kinds` are the arrays' types."""
+        """Number the marks from `first` on; `kinds` are the arrays' types.
+
+        Without `literals`, all arrays are the driver's.
+        """
         self._single = single
         usual: Binding = "shared" if single else "array"
         self._bindings = tuple(bindings) or (usual,) * len(kinds)
         self._marks = [
-            f"${first + n}::{_mark_type(kind, binding, texts=texts)}"
+            f"${first + n}::{_mark_type(kind, binding, literals=literals)}"
             for n, (kind, binding) in enumerate(zip(kinds, self._bindings, strict=True))
         ]
         indexed = [n for n, binding in enumerate(self._bindings) if binding == "indexed"]
@@ -114,10 +120,10 @@ class RowSource:
         return f"(SELECT {', '.join(columns)} FROM {given})"
 
 
-def _mark_type(kind: str, binding: Binding, *, texts: bool) -> str:
+def _mark_type(kind: str, binding: Binding, *, literals: bool) -> str:
     if binding == "shared":
         return kind.removesuffix("[]")
-    return "text::text[]" if texts and kind == TEXTS else kind
+    return f"text::{kind}" if literals and kind in _LITERALS else kind
 
 
 def text_array(values: Sequence[str | None]) -> str:
@@ -135,3 +141,13 @@ def _quoted(value: str | None) -> str:
     if value is None:
         return "NULL"
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def integer_array(values: Sequence[int | None]) -> str:
+    """Return the literal of an array of integers."""
+    if set(map(type, values)) == {int}:
+        return "{" + ",".join(map(repr, values)) + "}"
+    return "{" + ",".join(["NULL" if value is None else f"{value:d}" for value in values]) + "}"
+
+
+_LITERALS: Final[Mapping[str, Callable[[Sequence[Any]], str]]] = {TEXTS: text_array, INTEGERS: integer_array}

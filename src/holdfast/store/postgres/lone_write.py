@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit
 from holdfast.store.notifier import CommitNotifier
-from holdfast.store.postgres.batch import independent_row, is_tenanted, leaves_claimable
+from holdfast.store.postgres.batch import independent_row, leaves_claimable, tenant_values
 from holdfast.store.postgres.statement import PostgresTable, TableChange, patch_change, render
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.write_batch import IndependentWrite
@@ -60,7 +60,7 @@ class LoneStatements:
     def of(self, write: IndependentWrite, commit: Commit, mapping: PostgresTable) -> LoneStatement:
         """Return the statement that makes a write."""
         if isinstance(write, BlindPatch):
-            tenanted = is_tenanted(write.group, commit)
+            tenanted = bool(tenant_values(write.group, commit))
             made = self._patches.get((write.group, tenanted))
             if made is None:
                 if len(self._patches) >= _PATCHES_MAX:

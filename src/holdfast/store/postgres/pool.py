@@ -190,9 +190,5 @@ async def close_connection(connection: PgConnection) -> None:
 async def _pass_json_through(connection: PgConnection) -> None:
     """Exchange JSON with the server as bytes, undecoded."""
     await connection.set_type_codec(
-        "json", schema="pg_catalog", encoder=_same, decoder=_same, format="binary"
+        "json", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary"
     )
-
-
-def _same(body: bytes) -> bytes:
-    return body

@@ -9,6 +9,8 @@ A batch of one row that finds its id taken, or its conditions unmet, changes not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 from holdfast.model.columns import Column
@@ -110,11 +112,9 @@ class TableChange:
             return False
         if due not in self.names:
             return True
-        due_at = self.names.index(due)
-        owner_at = self.names.index(owner) if owner in self.names else None
-        return any(
-            is_claimable(row[due_at], None if owner_at is None else row[owner_at]) for row in self.rows
-        )
+        dues = map(itemgetter(self.names.index(due)), self.rows)
+        owners = map(itemgetter(self.names.index(owner)), self.rows) if owner in self.names else repeat(None)
+        return any(map(is_claimable, dues, owners))
 
 
 _Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...], tuple[str, ...], bool, tuple[Binding, ...]]
@@ -261,7 +261,7 @@ _VERBS: Final = {
 
 
 def change_sql(change: TableChange) -> str:
-    return _VERBS[change.verb](change, RowSource(change.arrays, 1, single=False, texts=False))
+    return _VERBS[change.verb](change, RowSource(change.arrays, 1, single=False, literals=False))
 
 
 def count_change(mapping: PostgresTable, column: Column) -> TableChange:

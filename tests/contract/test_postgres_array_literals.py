@@ -1,14 +1,16 @@
-"""Literals of text arrays: the server reads back what was written, whatever the texts contain."""
+"""Literals of arrays: the server reads back what was written, whatever the texts contain."""
 
 from __future__ import annotations
 
 import asyncio
+from enum import IntEnum
 
 import asyncpg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.store.postgres.column_binding import text_array
+from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
+from holdfast.store.postgres.column_binding import integer_array, text_array
 
 SPECIAL = ['"', "\\", "{", "}", ",", " ", "NULL", "null", "", '","', '\\"', "\t\n", "\x01", "'", "ż", "👩"]
 texts = st.lists(
@@ -19,6 +21,30 @@ texts = st.lists(
     ),
     max_size=8,
 )
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+integers = st.lists(
+    st.one_of(st.none(), st.integers(INTEGER_MIN, INTEGER_MAX), st.sampled_from(Level)), max_size=8
+)
+
+
+def test_any_integers_are_read_back_as_they_were_written(postgres_url: str) -> None:
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(postgres_url))
+
+        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(integers)
+        def compare(values: list[int | None]) -> None:
+            read = connection.fetchval("SELECT $1::text::bigint[]", integer_array(values))
+            assert runner.run(read) == values
+
+        compare()
+        runner.run(connection.close())
 
 
 def test_any_texts_are_read_back_as_they_were_written(postgres_url: str) -> None:
