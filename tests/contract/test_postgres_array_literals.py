@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
 import asyncpg
 from hypothesis import HealthCheck, given, settings
@@ -33,32 +35,26 @@ integers = st.lists(
 )
 
 
-def test_any_integers_are_read_back_as_they_were_written(postgres_url: str) -> None:
+def compare(url: str, lists: st.SearchStrategy[list[Any]], kind: str, literal: Callable[[Any], str]) -> None:
     with asyncio.Runner() as runner:
-        connection = runner.run(asyncpg.connect(postgres_url))
+        connection = runner.run(asyncpg.connect(url))
 
-        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(integers)
-        def compare(values: list[int | None]) -> None:
-            read = connection.fetchval("SELECT $1::text::bigint[]", integer_array(values))
+        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(lists)
+        def read_back(values: list[Any]) -> None:
+            read = connection.fetchval(f"SELECT $1::text::{kind}[]", literal(values))
             assert runner.run(read) == values
 
-        compare()
+        read_back()
         runner.run(connection.close())
+
+
+def test_any_integers_are_read_back_as_they_were_written(postgres_url: str) -> None:
+    compare(postgres_url, integers, "bigint", integer_array)
 
 
 def test_any_texts_are_read_back_as_they_were_written(postgres_url: str) -> None:
-    with asyncio.Runner() as runner:
-        connection = runner.run(asyncpg.connect(postgres_url))
-
-        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(texts)
-        def compare(values: list[str | None]) -> None:
-            read = connection.fetchval("SELECT $1::text::text[]", text_array(values))
-            assert runner.run(read) == values
-
-        compare()
-        runner.run(connection.close())
+    compare(postgres_url, texts, "text", text_array)
 
 
 def test_plain_texts_are_joined_and_others_escaped() -> None:
