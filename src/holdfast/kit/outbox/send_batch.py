@@ -53,7 +53,9 @@ class SendBatch:
     def add(self, deliveries: Sequence[Delivery]) -> asyncio.Future[None]:
         """Return the future of the commit of these deliveries."""
         if not self._waiting:
-            self._loop = asyncio.get_running_loop()  # asked once for a batch: it takes a microsecond
+            self._loop = (
+                asyncio.get_running_loop()
+            )  # once for a batch: Python 3.11 makes a system call for it
             self._loop.call_soon(self._commit)
             self.since = deliveries[0].created_at
         assert self._loop is not None
