@@ -38,10 +38,12 @@ from holdfast.store import (
     put,
     upsert,
 )
-from holdfast.store.commit import Commit, CreateBatch, Expect, Outcome, create_batch, join_commits
+from holdfast.store.commit import Commit, Expect, Outcome
+from holdfast.store.commit_batch import CreateBatch, PatchBatch, create_batch, join_commits
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.blind_patch import blind_patch, blind_patches
 from holdfast.store.sql.write_batch import (
+    ClaimedPatches,
     NewDocuments,
     PermittedWrites,
     bulk_commits,
@@ -275,10 +277,28 @@ def dispatched(draw: st.DrawFn) -> list[Commit]:
     new = [Order(id=f"new-{n:02}", tenant_id="t", due_at=NOON) for n in range(draw(st.integers(0, 12)))]
     for one in draw(st.lists(st.sampled_from(new), max_size=1)) if new else []:
         one.id = draw(st.sampled_from(IDS))
+    faulty = draw(st.booleans())
+    plain: list[Expect] = [Fence(1), Fence(1), Fence(0), Version(0), None]
+    found = same_fields(draw, expectations if faulty else st.sampled_from(plain), faulty=faulty)
+    made = [*single([create(one) for one in new], "t"), *single(found, draw(st.sampled_from([None, "t"])))]
+    return draw(st.permutations(made)) if draw(st.booleans()) else made
+
+
+@st.composite
+def settled(draw: st.DrawFn) -> list[Commit]:
+    """What settles claimed documents: patches of the same fields, each under a fence."""
+    faulty = draw(st.booleans())
+    plain = st.sampled_from([Fence(1), Fence(1), Fence(1), Fence(0), Fence(2)])
+    odd = st.sampled_from([Fence(1), Fence(-1), Fence(2**63), Fence(True)])
+    found = same_fields(draw, odd if faulty and draw(st.booleans()) else plain, faulty=faulty)
+    return single(found, draw(st.sampled_from([None, "t"])))
+
+
+def same_fields(draw: st.DrawFn, expected: st.SearchStrategy[Any], *, faulty: bool) -> list[Write]:
+    """Patches of the same fields, mostly each of another document."""
     once = draw(st.sampled_from([True, True, True, False]))
     ids = draw(st.lists(st.sampled_from(IDS), min_size=2, max_size=20, unique=once))
     names = draw(st.sampled_from([("status", "owner", "attempts"), ("attempts", "words"), ("note",)]))
-    faulty = draw(st.booleans())
     values: dict[str, list[Any]] = {
         "status": ["done", "pending", "pending", "sending"] + ["lost"] * faulty,
         "owner": [None] * 10 + ["a\0b"] * faulty,
@@ -286,15 +306,11 @@ def dispatched(draw: st.DrawFn) -> list[Commit]:
         "words": [[], ["ż"]] * 5 + [["x" * 40_000]] * faulty,
         "note": ["indexed"],
     }
-    plain: list[Expect] = [Fence(1), Fence(1), Fence(0), Version(0), None]
-    expected = expectations if faulty else st.sampled_from(plain)
-    found = [
+    return [
         patch(Order, id, changes={name: draw(st.sampled_from(values[name])) for name in names},
               expect=draw(expected))
         for id in ids
     ]  # fmt: skip
-    made = [*single([create(one) for one in new], "t"), *single(found, draw(st.sampled_from([None, "t"])))]
-    return draw(st.permutations(made)) if draw(st.booleans()) else made
 
 
 @st.composite
@@ -328,6 +344,20 @@ def batches(draw: st.DrawFn) -> CreateBatch:
 
 def single(found: list[Write], tenant: str | None) -> list[Commit]:
     return [Commit((write,), tenant) for write in found]
+
+
+def patch_batch(commits: Sequence[Commit]) -> PatchBatch | None:
+    """The commits as one batch, where a store could have been asked to settle claimed documents by them."""
+    writes = [write for commit in commits for write in commit.writes]
+    kinds = {(w.kind, type(w.expect), w.schema, tuple(w.changes or ())) for w in writes}
+    if len(writes) > len(commits) or len(kinds) > 1 or not isinstance(writes[0].expect, Fence):
+        return None
+    ((_, _, schema, names),) = kinds
+    return PatchBatch(
+        schema, names, keys=[w.key for w in writes],
+        fences=[w.expect.number for w in writes if isinstance(w.expect, Fence)],
+        values=[tuple((w.changes or {}).values()) for w in writes], tenant=commits[0].tenant,
+    )  # fmt: skip
 
 
 def key_of(write: Write) -> str:
@@ -394,8 +424,9 @@ class Pair:
         keys = {(write.schema, write.key) for commits in rounds for c in commits for write in c.writes}
         try:
             for number, commits in enumerate(rounds):
-                self._count(commits)
-                outcomes = _summary(await engine.commit(self._as_requested(commits)))
+                requested = self._as_requested(commits)
+                self._count(requested if isinstance(requested, PatchBatch) else commits)
+                outcomes = _summary(await engine.commit(requested))
                 assert outcomes == _summary(await reference.commit(list(commits)))
                 found = [await _documents(one, keys) for one in (engine, reference)]
                 assert found[0] == found[1]
@@ -411,10 +442,13 @@ class Pair:
             return commits
         batch = create_batch([commit.writes for commit in commits], commits[0].tenant)
         self.taken["batch of creates"] += batch is not None
-        return commits if batch is None else batch
+        return batch or patch_batch(commits) or commits
 
     def _count(self, commits: Sequence[Commit]) -> None:
         independent = independent_writes(commits, LISTED)
+        if isinstance(independent, ClaimedPatches):
+            self.taken["claimed patches"] += 1
+            return
         if isinstance(independent, NewDocuments):
             self.taken["new documents"] += 1
             self.taken["new batch"] += type(commits) is CreateBatch
@@ -504,12 +538,14 @@ def test_a_dispatchers_batches_are_decided_as_by_the_write_rules(pair: Pair) -> 
     @given(
         st.tuples(orders, dispatched(), dispatched(), dispatched())
         | st.tuples(every_order, accepted(), accepted(), dispatched(), accepted())
+        | st.tuples(every_order, settled(), settled(), settled())
     )
     def compare(rounds: Sequence[list[Commit]]) -> None:
         pair.compare(rounds)
 
     compare()
     assert pair.taken["permitted"] > 10
+    assert pair.taken["claimed patches"] > 5
     if isinstance(pair.engine, SqliteEngine):
         assert pair.taken["by one statement"] > 10
         assert pair.taken["refused statement"] > 3

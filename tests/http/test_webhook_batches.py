@@ -16,7 +16,8 @@ from holdfast.http.webhook_batch import WebhookBatch
 from holdfast.http.webhook_cycle import WebhookCycle
 from holdfast.kit.inbox import InboxItem
 from holdfast.store import Query
-from holdfast.store.commit import Commit, CreateBatch, Outcome
+from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit_batch import CreateBatch
 from tests.http.server_harness import SECRET, ServerHarness, serving
 from tests.kit.eventually import until
 

@@ -89,7 +89,7 @@ class Schema(Generic[D]):
         self.key_of = key_reader(self.path.parameters)
         # Generates an id that is still empty, as declared.
         self.assign_id = id_assigner(declared.id, self.path.parameters[-1], self.fields)
-        self._keys_of = keys_reader(self.path.parameters)
+        self.keys_of = keys_reader(self.path.parameters)
         # Where an id alone is the key.
         self._assign_ids: Callable[[Sequence[D]], list[str] | None] = (
             (lambda documents: None)
@@ -152,7 +152,7 @@ class Schema(Generic[D]):
             if keys is None:
                 for document in documents:
                     self.assign_id(document)
-                keys = self._keys_of(documents)
+                keys = self.keys_of(documents)
             if not self.checks.change_none(documents):
                 return None
             bodies = list(map(_ENCODER.encode, documents))

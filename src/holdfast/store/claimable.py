@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.commit import Commit, CreateBatch, Write
+from holdfast.store.commit import Commit, Write
+from holdfast.store.commit_batch import CreateBatch, PatchBatch
 
 
 def is_claimable(due: Any, owner: Any) -> bool:
@@ -29,11 +32,21 @@ class ClaimableWrites:
         schema = self._schema
         if type(commits) is CreateBatch:
             return commits.schema is schema and any(map(self._is_due, commits.documents))
+        if type(commits) is PatchBatch:
+            return commits.schema is schema and self._leaves_patched(commits)
         for commit in commits:
             for write in commit.writes:
                 if write.schema is schema and self._leaves(write):
                     return True
         return False
+
+    def _leaves_patched(self, batch: PatchBatch) -> bool:
+        if self._due not in batch.names:
+            return True
+        dues = map(itemgetter(batch.names.index(self._due)), batch.values)
+        owner = self._owner if self._owner in batch.names else None
+        owners = repeat(None) if owner is None else map(itemgetter(batch.names.index(owner)), batch.values)
+        return any(map(is_claimable, dues, owners))
 
     def _leaves(self, write: Write) -> bool:
         kind, changes = write.kind, write.changes

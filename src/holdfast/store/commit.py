@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -59,59 +59,6 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     tenant: str | None = None
     expiring: bool = False  # retention may delete from append-only collections
     restoring: bool = False  # a copy may repeat any write that the store it copies has accepted
-
-
-class CreateBatch(Sequence[Commit]):
-    """Commits that create one document each, all of one class and prepared together.
-
-    Engines that insert many at once read `documents`; a commit is made only where one is asked for. `shared`
-    are batches that were collected for many callers.
-    """
-
-    __slots__ = ("documents", "schema", "shared", "tenant")
-
-    def __init__(
-        self,
-        schema: Schema[Any],
-        documents: Sequence[Prepared],
-        *,
-        tenant: str | None,
-        shared: bool = False,
-    ) -> None:
-        self.schema, self.documents, self.tenant, self.shared = schema, documents, tenant, shared
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    @overload
-    def __getitem__(self, position: int) -> Commit: ...
-    @overload
-    def __getitem__(self, position: slice) -> CreateBatch: ...
-    def __getitem__(self, position: int | slice) -> Commit | CreateBatch:
-        if isinstance(position, slice):
-            return CreateBatch(self.schema, self.documents[position], tenant=self.tenant)
-        return self._commit(self.documents[position])
-
-    def __iter__(self) -> Iterator[Commit]:
-        return map(self._commit, self.documents)
-
-    def _commit(self, document: Prepared) -> Commit:
-        return Commit((Write("create", self.schema, document.key, ABSENT, document),), self.tenant)
-
-
-def join_commits(given: Sequence[Sequence[Commit]]) -> Sequence[Commit]:
-    """Return the commits of several callers in their order; batches of creates become one where they fit."""
-    first = given[0]
-    if len(given) == 1:
-        return first
-    if type(first) is CreateBatch:
-        batches = [one for one in given if type(one) is CreateBatch]
-        if len(batches) == len(given) and {(one.schema, one.tenant) for one in batches} == {
-            (first.schema, first.tenant)
-        }:
-            documents = [document for one in batches for document in one.documents]
-            return CreateBatch(first.schema, documents, tenant=first.tenant)
-    return [commit for commits in given for commit in commits]
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -247,19 +194,3 @@ def explain_no_writes(given: Any) -> str:
     if isinstance(wrong, (list, tuple, set)):
         return "commit takes writes one after the other, not in a list: commit(*writes)"
     return f"commit takes writes, such as create(note) or patch(...), not a {type(wrong).__name__}"
-
-
-def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
-    """Return commits as a batch of creates; None where one is anything else."""
-    try:
-        if commits[0][0].kind != "create":
-            return None  # most batches that are none, as those that settle: told by their first write
-        writes = [write for (write,) in commits]
-    except (TypeError, ValueError, LookupError, AttributeError):
-        return None
-    if {type(write) for write in writes} != {Write}:
-        return None
-    if {write.kind for write in writes} != {"create"} or len({write.schema for write in writes}) > 1:
-        return None
-    documents = [write.prepared for write in writes if write.prepared is not None]
-    return CreateBatch(writes[0].schema, documents, tenant=tenant)

@@ -30,16 +30,15 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import (
     Commit,
     Committed,
-    CreateBatch,
     Outcome,
     Snapshot,
     Write,
     check_commit,
     create,
-    create_batch,
     explain_no_writes,
     patch,
 )
+from holdfast.store.commit_batch import CreateBatch, claimed_patches, create_batch
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import (
@@ -288,6 +287,21 @@ class Store:
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
         return await self.engine.commit(self._commits(commits))
+
+    async def settle_claimed(self, documents: Sequence[D], *fields: str) -> list[Outcome]:
+        """Store these fields of claimed documents as they are now; return a result or an error for each.
+
+        Each is a commit of its own under the document's fencing number, as a `patch` that expects
+        `snapshot.fenced`; all are of one class. Faster than `settle` with a patch for each.
+
+        Example: `await store.settle_claimed(jobs, "status", "due_at", "owner")`
+        """
+        if not documents:
+            return []
+        batch = claimed_patches(documents, fields, tenant=self.tenant_id)
+        self._check_writable(batch.schema)
+        IO_COUNTERS.writes += len(batch)
+        return await self.engine.commit(batch)
 
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = 10, back_off_s: float = 0.01

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import BadQueryError, LeaseLostError, VersionConflictError
+from holdfast.errors import (
+    BadQueryError,
+    LeaseLostError,
+    UnknownFieldError,
+    VersionConflictError,
+    WrongTenantError,
+    WrongTypeError,
+)
 from holdfast.store.commit import Committed, Fence, Snapshot, create, delete, patch, put
 from holdfast.store.contract.models import Chore, Note, QueuedJob
 from holdfast.store.query import Query
@@ -98,6 +105,50 @@ class ClaimContract:
         await worker.commit(patch(QueuedJob, "j", changes={"result": "half"}))
         await worker.commit(put(QueuedJob(id="j", tenant_id="t", fence=1, status="done"), claimed.fenced))
         assert await worker.claim_due(QueuedJob, limit=1, lease_s=10) == []
+
+    async def test_claimed_documents_are_settled_as_they_are_now_each_under_its_fence(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = store.privileged()
+        await keep(store, *(job(f"j{n}", clock.now()) for n in range(5)))
+        claimed = await worker.claim_due(QueuedJob, limit=5, lease_s=10, owner="w1")
+        documents = [one.doc for one in claimed]
+        await worker.commit(delete(QueuedJob, "j1"))
+        for number, document in enumerate(documents):
+            document.result, document.status, document.due = f"result {number}", "done", None
+            document.owner = "not stored"
+        documents[3].fence = 7
+        outcomes = await worker.settle_claimed(documents, "result", "status", "due")
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds == [Committed, LeaseLostError, Committed, LeaseLostError, Committed]
+        kept = await worker.get_many(QueuedJob, [one.id for one in documents])
+        assert [one and (one.doc.result, one.doc.status, one.doc.owner, one.doc.due) for one in kept] == [
+            ("result 0", "done", "w1", None), None, ("result 2", "done", "w1", None),
+            ("", "working", "w1", clock.now() + timedelta(seconds=10)), ("result 4", "done", "w1", None),
+        ]  # fmt: skip
+        assert [o.versions for o in outcomes if isinstance(o, Committed)] == [
+            (one.version,) for one in kept if one is not None and one.doc.status == "done"
+        ]
+
+    async def test_a_settled_field_is_checked_as_in_a_patch(self, store: Store, clock: ManualClock) -> None:
+        worker = store.privileged()
+        await keep(store, *(job(f"j{n}", clock.now()) for n in range(3)))
+        documents = [one.doc for one in await worker.claim_due(QueuedJob, limit=3, lease_s=10)]
+        documents[1].result = 7  # type: ignore[assignment]
+        outcomes = await worker.settle_claimed(documents, "result")
+        assert [type(outcome) for outcome in outcomes] == [Committed, WrongTypeError, Committed]
+        assert await worker.settle_claimed(list[QueuedJob](), "result") == []
+        with pytest.raises(UnknownFieldError):
+            await worker.settle_claimed(documents, "outcome")
+        with pytest.raises(WrongTenantError):
+            await store.settle_claimed(documents, "result")
+        with pytest.raises(BadQueryError, match="no claim"):
+            await store.settle_claimed([Note(id="n")], "text")
+        with pytest.raises(BadQueryError, match="one class"):
+            await worker.settle_claimed([documents[0], Chore(id="c")], "due")
+        # Another tenant's documents are missing to a tenant's handle.
+        (lost, *_) = await store.tenant("other").settle_claimed(documents, "result")
+        assert isinstance(lost, LeaseLostError)
 
     async def test_a_claim_makes_versions_read_before_it_old(self, store: Store, clock: ManualClock) -> None:
         worker = store.privileged()

@@ -19,6 +19,7 @@ from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup
 from holdfast.store.sql.table_mapping import Row, StoredRow
 from holdfast.store.sql.write_batch import (
     BulkWrites,
+    ClaimedPatches,
     IndependentWrite,
     IndependentWrites,
     NewDocuments,
@@ -87,8 +88,8 @@ class Batch:
         self._independent, self._bulk, self.counts = independent, bulk, counts
         # Commits that are made without reading their documents.
         self.unread: Collection[int] = (
-            range(len(independent.documents))
-            if isinstance(independent, NewDocuments)
+            range(len(independent))
+            if isinstance(independent, (NewDocuments, ClaimedPatches))
             else {*independent, *bulk}
         )
         self._bulk_versions: dict[int, int] = {}
@@ -111,6 +112,9 @@ class Batch:
         independent = self._independent
         if isinstance(independent, NewDocuments):
             self._create_all(independent)
+            return
+        if isinstance(independent, ClaimedPatches):
+            self._patch_all(independent)
             return
         if isinstance(independent, PermittedWrites):
             self._make_all(independent, commits)
@@ -188,15 +192,25 @@ class Batch:
         self.touched.add(new.schema)
         self.outcomes = [Committed((version,))] * len(new.documents)
 
+    def _patch_all(self, claimed: ClaimedPatches) -> None:
+        """Add the patches of all commits, which only unmet conditions can refuse; they share a version."""
+        version, tenant = self._next_version(), claimed.tenant
+        owns = {group: self._patches_of(group, tenant) for group in {one.group for one in claimed.patches}}
+        for number, one in enumerate(claimed.patches):
+            change, own_tenant = owns[one.group]
+            change.rows.append(_patch_row(one, version, own_tenant))
+            change.owners[one.key] = number
+        self.outcomes = [Committed((version,))] * len(claimed.patches)
+
     def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:
         own = self._own_patches.get((one.group, commit.tenant))
         if own is None:
-            own = self._own_patches[one.group, commit.tenant] = self._patches_of(one.group, commit)
+            own = self._own_patches[one.group, commit.tenant] = self._patches_of(one.group, commit.tenant)
         own.change.rows.append(_patch_row(one, version, own.tenant))
         own.change.owners[one.key] = number
 
-    def _patches_of(self, group: PatchGroup, commit: Commit) -> OwnPatches:
-        schema, tenant = group.schema, tenant_values(group, commit)
+    def _patches_of(self, group: PatchGroup, tenant_id: str | None) -> OwnPatches:
+        schema, tenant = group.schema, tenant_values(group, tenant_id)
         self.touched.add(schema)
         change = self._patches.get((group, bool(tenant)))
         if change is None:
@@ -293,9 +307,9 @@ class Batch:
         self.outcomes[position] = taken(commit.writes[0], commit)
 
 
-def tenant_values(group: PatchGroup, commit: Commit) -> tuple[str, ...]:
+def tenant_values(group: PatchGroup, tenant: str | None) -> tuple[str, ...]:
     """Return the tenant whose a document must be for a patch to change it; none where any may be."""
-    return () if commit.tenant is None or group.schema.tenant is None else (commit.tenant,)
+    return () if tenant is None or group.schema.tenant is None else (tenant,)
 
 
 def independent_row(
@@ -303,7 +317,7 @@ def independent_row(
 ) -> tuple[Any, ...]:
     """Return the row by which a create or blind patch is made."""
     if isinstance(write, BlindPatch):
-        return _patch_row(write, version, tenant_values(write.group, commit))
+        return _patch_row(write, version, tenant_values(write.group, commit.tenant))
     assert write.prepared is not None
     return mapping.row(write.prepared, version)
 

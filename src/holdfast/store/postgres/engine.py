@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.commit import Commit, CreateBatch, Outcome, Snapshot
+from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.commit_batch import CommitBatch
 from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
@@ -153,7 +154,7 @@ class PostgresEngine(SqlEngine[PostgresTable]):
 
 def _size(commits: Sequence[Commit]) -> int:
     """Return the number of writes."""
-    if type(commits) is CreateBatch:
+    if isinstance(commits, CommitBatch):
         return len(commits)
     return sum([len(commit.writes) for commit in commits])
 

@@ -60,7 +60,7 @@ class LoneStatements:
     def of(self, write: IndependentWrite, commit: Commit, mapping: PostgresTable) -> LoneStatement:
         """Return the statement that makes a write."""
         if isinstance(write, BlindPatch):
-            tenanted = bool(tenant_values(write.group, commit))
+            tenanted = bool(tenant_values(write.group, commit.tenant))
             made = self._patches.get((write.group, tenanted))
             if made is None:
                 if len(self._patches) >= _PATCHES_MAX:

@@ -17,7 +17,8 @@ import asyncpg
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, Outcome, join_commits
+from holdfast.store.commit import Commit, Committed, Outcome
+from holdfast.store.commit_batch import join_commits
 from holdfast.store.notifier import CommitNotifier
 from holdfast.store.postgres.batch import Batch, UnreadInsertError, taken
 from holdfast.store.postgres.batch_reads import keys_to_read, needs_locks
@@ -35,9 +36,8 @@ from holdfast.store.postgres.pool import (
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, lost_rows, render
 from holdfast.store.sql.blind_patch import BlindPatch
 from holdfast.store.sql.write_batch import (
+    COMPLETE,
     IndependentWrite,
-    NewDocuments,
-    PermittedWrites,
     bulk_commits,
     counting_upserts,
     independent_writes,
@@ -167,7 +167,7 @@ class PostgresWriter:
         careful = False
         independent = independent_writes(commits, self._listed) if batched else {}
         # A batch of creates and blind patches has no other writes.
-        others = batched and not isinstance(independent, (NewDocuments, PermittedWrites))
+        others = batched and not isinstance(independent, COMPLETE)
         bulk = bulk_commits(commits, self._listed) if others else {}
         counts = counting_upserts(commits, bulk) if others else {}
         while True:

@@ -8,8 +8,8 @@ do not hold, goes through `decide`, which gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, repeat, starmap
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from holdfast.model.columns import Column, enum_values
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX
 from holdfast.model.schema import Schema, values_reader
 from holdfast.store.commit import Fence, Present, Version, Write
+from holdfast.store.commit_batch import PatchBatch
 from holdfast.store.sql.dialect import Dialect, quote
 from holdfast.store.sql.tables import BODY, PATCH, VERSION
 from holdfast.store.transforms import TRANSFORMS
@@ -94,19 +95,30 @@ class _PatchPlan:
         body = _ENCODE(fields)
         return self._encoded(write, body, self._decode(body))
 
-    def patch_all(self, writes: Sequence[Write]) -> list[BlindPatch] | None:
-        """Make many patches, each step for all of them; None where one of them has to be looked at."""
-        fields = [self._struct(**write.changes or {}) for write in writes]
+    def patch_all(
+        self,
+        keys: Sequence[str],
+        values: Sequence[Iterable[Any]],
+        *,
+        guards: Iterable[str | None],
+        expected: Iterable[tuple[int, ...]],
+        bytes_max: int,
+    ) -> list[BlindPatch] | None:
+        """Make many patches, each step for all of them; None where one of them has to be looked at.
+
+        `values` are in the order of the names.
+        """
+        if not _NOT_PLAIN.isdisjoint(set(map(type, chain.from_iterable(values)))):
+            return None
+        fields = list(starmap(self._struct, values))
         if not self._checks.change_none(fields):
             return None
         bodies = list(map(_ENCODE, fields))
         decoded = list(map(self._decode, bodies))
-        states = [None] * len(writes) if self._state is None else list(map(self._state.read, decoded))
-        bytes_max = min(map(_bytes_max, {type(write.expect) for write in writes}))
+        states = [None] * len(keys) if self._state is None else list(map(self._state.read, decoded))
         if max(map(len, bodies)) > bytes_max or not self._are_states(states) or _NULL in b"".join(bodies):
             return None
-        guards, expected = zip(*map(_guard, writes), strict=True)
-        groups, keys = map(self._group, states, guards), [write.key for write in writes]
+        groups = map(self._group, states, guards)
         return list(map(BlindPatch, groups, keys, expected, map(self._values, decoded), bodies))
 
     def _encoded(self, write: Write, body: bytes, decoded: Any) -> BlindPatch | None:
@@ -155,14 +167,33 @@ def blind_patches(writes: Sequence[Write]) -> list[BlindPatch] | None:
     What is not plain or not valid is left to `blind_patch`, which looks at each alone.
     """
     names = {tuple(write.changes or ()) for write in writes}
-    if len(names) > 1 or len({write.schema for write in writes}) > 1:
+    if len(names) > 1 or len({write.schema for write in writes}) > 1 or not _are_patches(writes):
         return None
-    values = chain.from_iterable([write.changes.values() for write in writes if write.changes])
-    plan = _plan(writes[0])
-    if plan is None or not _are_patches(writes) or not _NOT_PLAIN.isdisjoint(set(map(type, values))):
+    plan = _plan_of(writes[0].schema, *names)
+    if plan is None:
         return None
     try:
-        return plan.patch_all(writes)
+        guards, expected = zip(*map(_guard, writes), strict=True)
+        return plan.patch_all(
+            [write.key for write in writes],
+            [write.changes.values() for write in writes if write.changes is not None],
+            guards=guards, expected=expected,
+            bytes_max=min(map(_bytes_max, {type(write.expect) for write in writes})),
+        )  # fmt: skip
+    except _FAULTS:
+        return None
+
+
+def blind_batch(batch: PatchBatch) -> list[BlindPatch] | None:
+    """Return a batch of patches as blind patches, None where one of them can't be one."""
+    plan = _plan_of(batch.schema, batch.names)
+    if plan is None or not _are_fences(batch.fences):
+        return None
+    try:
+        return plan.patch_all(
+            batch.keys, batch.values, guards=repeat(batch.schema.claim_columns[1].stored),
+            expected=[(fence,) for fence in batch.fences], bytes_max=_bytes_max(Fence),
+        )  # fmt: skip
     except _FAULTS:
         return None
 
@@ -176,15 +207,19 @@ def _plan(write: Write) -> _PatchPlan | None:
     changes = write.changes
     if changes is None or not _are_patches((write,)):
         return None
-    names = tuple(changes)
+    plan = _plan_of(write.schema, tuple(changes))
+    return plan if plan is not None and _NOT_PLAIN.isdisjoint(map(type, changes.values())) else None
+
+
+def _plan_of(schema: Schema[Any], names: tuple[str, ...]) -> _PatchPlan | None:
+    """Return what makes patches of these fields; None where no patch of them is blind."""
     try:
-        plan = _plans[write.schema, names]
+        return _plans[schema, names]
     except KeyError:
         if len(_plans) >= _PLANS_MAX:
             _plans.clear()
-        plan = _PatchPlan(write.schema, names) if _patchable(write.schema, names) else None
-        _plans[write.schema, names] = plan
-    return plan if plan is not None and _NOT_PLAIN.isdisjoint(map(type, changes.values())) else None
+        plan = _plans[schema, names] = _PatchPlan(schema, names) if _patchable(schema, names) else None
+        return plan
 
 
 def _bytes_max(expect: type) -> int:
@@ -197,13 +232,18 @@ def _guard(write: Write) -> tuple[str | None, tuple[int, ...]]:
     expect = write.expect
     if not isinstance(expect, (Fence, Version)):
         return None, ()
-    if type(expect.number) is not int or not 0 <= expect.number <= INTEGER_MAX:
+    if not _are_fences((expect.number,)):
         raise TypeError("not a number of a fence or version")
     if isinstance(expect, Version):
         return VERSION, (expect.number,)
     if write.schema.claim is None:
         raise TypeError("no claim, so no fence")
     return write.schema.claim_columns[1].stored, (expect.number,)
+
+
+def _are_fences(numbers: Collection[int]) -> bool:
+    """Whether rows can have these numbers."""
+    return set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) <= INTEGER_MAX
 
 
 def patch_conditions(group: PatchGroup, table: str, dialect: Dialect) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.commit import Commit, CreateBatch, Write, create_batch
-from holdfast.store.sql.blind_patch import BlindPatch, blind_patch, blind_patches
+from holdfast.store.commit import Commit, Write
+from holdfast.store.commit_batch import CreateBatch, PatchBatch, create_batch
+from holdfast.store.sql.blind_patch import BlindPatch, blind_batch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
 IndependentWrite = Write | BlindPatch
@@ -30,8 +31,28 @@ class NewDocuments:
     def __init__(self, schema: Schema[Any], documents: Sequence[Prepared]) -> None:
         self.schema, self.documents = schema, documents
 
+    def __len__(self) -> int:
+        return len(self.documents)
 
-IndependentWrites = dict[int, IndependentWrite] | NewDocuments
+
+class ClaimedPatches:
+    """What all commits of a batch do: patch documents of one collection, each another, under its fence.
+
+    They are in the order of the commits.
+    """
+
+    __slots__ = ("patches", "tenant")
+
+    def __init__(self, patches: Sequence[BlindPatch], *, tenant: str | None) -> None:
+        self.patches, self.tenant = patches, tenant
+
+    def __len__(self) -> int:
+        return len(self.patches)
+
+
+IndependentWrites = dict[int, IndependentWrite] | NewDocuments | ClaimedPatches
+# Those that are all of their batch, and that only the stored rows can refuse.
+COMPLETE: Final = (NewDocuments, ClaimedPatches, PermittedWrites)
 
 
 class BulkWrites(NamedTuple):
@@ -54,9 +75,12 @@ def independent_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]
 
     These are creates and blind patches, alone in their commit, of documents that no other commit
     touches; collections with list indexes (`listed`) need their items written one by one.
-    Where they are all commits of the batch, they are returned as `NewDocuments` or `PermittedWrites`.
+    Where they are all commits of the batch, they are returned as `NewDocuments`, `ClaimedPatches` or
+    `PermittedWrites`.
     """
     independent: dict[int, IndependentWrite] = {}
+    if type(commits) is PatchBatch and (claimed := _claimed_patches(commits, listed)) is not None:
+        return claimed
     if len(commits) > 1:
         new = new_documents(commits, listed)
         if new is not None:
@@ -78,6 +102,14 @@ def independent_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]
         if made is not None:
             independent[number] = made
     return independent
+
+
+def _claimed_patches(batch: PatchBatch, listed: Container[Schema[Any]]) -> ClaimedPatches | None:
+    """Return a batch's patches; None where a document has two, or where one of them has to be looked at."""
+    if batch.schema in listed or len(set(batch.keys)) < len(batch):
+        return None
+    patches = blind_batch(batch)
+    return None if patches is None else ClaimedPatches(patches, tenant=batch.tenant)
 
 
 def _permitted_writes(commits: Sequence[Commit], listed: Container[Schema[Any]]) -> PermittedWrites | None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.model.schema import Prepared
-from holdfast.store.commit import Commit, CreateBatch
+from holdfast.store.commit import Commit
+from holdfast.store.commit_batch import CreateBatch
 
 WRITES_MAX: Final = 8
 BATCH_WRITES_MAX: Final = 200

@@ -18,7 +18,7 @@ from holdfast.store.commit import Commit, Committed, Outcome
 from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_patch
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION
-from holdfast.store.sql.write_batch import NewDocuments, PermittedWrites, independent_writes
+from holdfast.store.sql.write_batch import COMPLETE, ClaimedPatches, NewDocuments, independent_writes
 from holdfast.store.sqlite.batch_view import BatchStatement
 from holdfast.store.sqlite.statements import SqliteTable, statement_slices
 from holdfast.store.write_rules import check_create
@@ -41,9 +41,14 @@ class WriteBatch:
         self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[BlindPatch]]] = {}
         self.outcomes: dict[int, Outcome] = {}
         independent = independent_writes(commits, transaction.listed)
-        self._is_permitted = isinstance(independent, (NewDocuments, PermittedWrites))
+        self._is_permitted = isinstance(independent, COMPLETE)
         if isinstance(independent, NewDocuments):
             self._creates[independent.schema] = list(enumerate(independent.documents))
+            return
+        if isinstance(independent, ClaimedPatches):
+            for number, one in enumerate(independent.patches):
+                tenant = independent.tenant if one.group.schema.tenant else None
+                self._patches.setdefault((one.group, tenant), []).append((number, one))
             return
         for number, write in independent.items():
             if isinstance(write, BlindPatch):

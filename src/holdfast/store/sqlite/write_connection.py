@@ -15,7 +15,8 @@ import structlog
 
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Commit, Committed, CreateBatch, join_commits
+from holdfast.store.commit import Commit, Committed
+from holdfast.store.commit_batch import CommitBatch, join_commits
 from holdfast.store.sqlite.batch_view import NAME_WRITER
 from holdfast.store.sqlite.bulk_insert import RefusedInsertError
 from holdfast.store.sqlite.commit_board import CommitBoard
@@ -27,7 +28,7 @@ from holdfast.store.sqlite.write_transaction import WriteTransaction, create_met
 SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 RECLAIM_MIN = 500  # deleted documents
 REFUSED_BATCHES = 16  # after one that could not be made by one statement, so many are made by several
-BATCH_MIN = 16  # from how many creates on a batch is worth statements of its own
+BATCH_MIN = 16  # from how many commits that are alike on a batch is worth statements of its own
 
 log = structlog.get_logger("holdfast.sqlite")
 
@@ -284,8 +285,8 @@ def _parts(jobs: Sequence[WriteJob]) -> list[Sequence[Commit]]:
 
 
 def _is_joined(job: WriteJob) -> bool:
-    """Whether its commits are made together with those of other jobs; many creates are a batch already."""
-    return job.work is None and not (type(job.commits) is CreateBatch and len(job.commits) >= BATCH_MIN)
+    """Whether its commits are made together with those of other jobs; many alike are a batch already."""
+    return job.work is None and not (isinstance(job.commits, CommitBatch) and len(job.commits) >= BATCH_MIN)
 
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
