@@ -183,21 +183,23 @@ async def test_what_was_committed_is_sent_though_its_caller_was_cancelled(live_s
     assert _held(dispatcher) == 0
 
 
+@pytest.mark.parametrize("endpoints", [1, 2])
 async def test_a_fault_while_sends_are_prepared_reaches_their_callers(
-    live_store: Store, monkeypatch: pytest.MonkeyPatch
+    live_store: Store, monkeypatch: pytest.MonkeyPatch, endpoints: int
 ) -> None:
     async with receiving() as receiver, dispatching(live_store) as dispatcher:
-        endpoint = await endpoint_at(live_store, receiver.url())
+        found = [await endpoint_at(live_store, receiver.url(), f"ep{n}") for n in range(endpoints)]
         outbox = Outbox(live_store, local_dispatcher=dispatcher)
-        await outbox.send(_event("first"), [endpoint])
+        await outbox.send(_event("first"), found)
 
-        def fail(documents: object) -> None:
+        def fail(*given: object) -> None:
             raise RuntimeError("a fault of ours")
 
         monkeypatch.setattr(send_batch, "create_many", fail)
-        sent = await _send_all(outbox, [_event(f"e{n}") for n in range(4)], [endpoint])
+        monkeypatch.setattr(Store, "start_creates", fail)
+        sent = await _send_all(outbox, [_event(f"e{n}") for n in range(4)], found)
         assert [type(one) for one in sent] == [list, RuntimeError, RuntimeError, RuntimeError]
-        await until(lambda: dispatcher.status().settled == 2)
+        await until(lambda: dispatcher.status().settled == 2 * endpoints)
     assert _held(dispatcher) == 0
 
 

@@ -14,7 +14,7 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Event, Outbox, Sign
 from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.endpoint_queues import BRISK_PER_S, ClaimScope, EndpointQueues
-from holdfast.kit.outbox.outcome import DELIVERED, record_attempt, settle_writes
+from holdfast.kit.outbox.outcome import DELIVERED, record_attempt, settle_fields
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.model import schema
 from holdfast.net import ReceiverResponse
@@ -107,7 +107,7 @@ async def test_a_hundred_outcomes_are_settled_in_two_statements(
     settler = Settler(store.privileged())
     for one in deliveries:
         record_attempt(one, ReceiverResponse(200, {}, b"", 0.001), at=now, latency_s=0.001)
-        settler.add(Settlement(one.id, settle_writes(one, DELIVERED, now=now), 1e9))
+        settler.add(Settlement(one, 1e9, settle_fields(one, DELIVERED, now=now)))
     statements.clear()
     running = asyncio.create_task(settler.run())
     await settler.flush()

@@ -20,13 +20,14 @@ from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.attempt_record import Header
 from holdfast.kit.outbox.circuits import CircuitRecorder
 from holdfast.kit.outbox.endpoint_admin import Endpoints, OnNotice
-from holdfast.kit.outbox.endpoint_queue import EndpointQueue
+from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.outcome import (
     AttemptOutcome,
     judge,
     record_attempt,
-    release_write,
+    release_fields,
+    settle_fields,
     settle_writes,
 )
 from holdfast.kit.outbox.outgoing_attempt import OutgoingAttempt
@@ -244,14 +245,20 @@ class DeliveryWorker:
             delivery, result, at=attempt.at, latency_s=latency_s, url=queue.recorded_url,
             headers=attempt.headers,
         )  # fmt: skip
-        writes = settle_writes(delivery, outcome, now=now, models=self._models)
         self._count(outcome.status)
         if endpoint.fifo and outcome.status != "failed":
+            writes = settle_writes(delivery, outcome, now=now, models=self._models)
             self._spawn(self._finish_head(delivery, writes, now))
         else:
-            self._settler.add(Settlement(delivery.id, writes, attempt.claimed.until_s))
+            self._settle(attempt.claimed, outcome, now)
         if outcome.status != "delivered":
             self._after_failure(queue, delivery, outcome)
+
+    def _settle(self, claimed: ClaimedDelivery, outcome: AttemptOutcome, now: datetime) -> None:
+        delivery = claimed.delivery
+        fields = settle_fields(delivery, outcome, now=now)
+        writes = () if fields else settle_writes(delivery, outcome, now=now, models=self._models)
+        self._settler.add(Settlement(delivery, claimed.until_s, fields, writes))
 
     def _count(self, status: str) -> None:
         setattr(self.counts, status, getattr(self.counts, status) + 1)
@@ -272,15 +279,14 @@ class DeliveryWorker:
         """Release what waits: its endpoint takes nothing now, or this process ends."""
         now = self._clock.now()
         for claimed in queue.take_all():
-            delivery = claimed.delivery
-            self._settler.add(Settlement(delivery.id, [release_write(delivery, now=now)], claimed.until_s))
+            fields = release_fields(claimed.delivery, now=now)
+            self._settler.add(Settlement(claimed.delivery, claimed.until_s, fields))
 
     def bury(self, queue: EndpointQueue) -> None:
         """Give up what waits: its endpoint is no more."""
         now, outcome = self._clock.now(), AttemptOutcome("dead", "the endpoint is gone")
         for claimed in queue.take_all():
-            writes = settle_writes(claimed.delivery, outcome, now=now, models=self._models)
-            self._settler.add(Settlement(claimed.delivery.id, writes, claimed.until_s))
+            self._settle(claimed, outcome, now)
 
     async def _finish_head(self, delivery: Delivery, writes: Sequence[Write], now: datetime) -> None:
         """Settle the head of an ordered queue; a lost lease means that another worker will."""

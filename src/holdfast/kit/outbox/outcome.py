@@ -125,18 +125,32 @@ def record_attempt(
     delivery.on_attempt(attempt)
 
 
-def settle_writes(
-    delivery: Delivery, outcome: AttemptOutcome, *, now: datetime, models: OutboxModels = OUTBOX_MODELS
-) -> list[Write]:
-    """Return the writes of an outcome, under the fencing number, with the dead letter where it died."""
+def settle_fields(delivery: Delivery, outcome: AttemptOutcome, *, now: datetime) -> tuple[str, ...]:
+    """Set an outcome, and return the fields that settle the delivery: most take no other write.
+
+    None, with nothing set, where it takes more than these: see `settle_writes`.
+    """
+    if outcome.status == "dead" or len(delivery.attempts) > ATTEMPTS_IN_DELIVERY_MAX:
+        return ()
+    _set_outcome(delivery, outcome, now)
+    return _SETTLED + delivery.attempt_fields
+
+
+def _set_outcome(delivery: Delivery, outcome: AttemptOutcome, now: datetime) -> None:
     delivery.status = delivery.stored_state(outcome.status)
     delivery.reason = outcome.reason
     delivery.owner = None
     if outcome.status == "failed":
         delivery.next_attempt_at = now + timedelta(seconds=outcome.wait_s)
-        return _attempt_writes(delivery, models)
-    delivery.next_attempt_at = None
-    delivery.finished_at = now
+    else:
+        delivery.next_attempt_at, delivery.finished_at = None, now
+
+
+def settle_writes(
+    delivery: Delivery, outcome: AttemptOutcome, *, now: datetime, models: OutboxModels = OUTBOX_MODELS
+) -> list[Write]:
+    """Return the writes of an outcome, under the fencing number, with the dead letter where it died."""
+    _set_outcome(delivery, outcome, now)
     writes = _attempt_writes(delivery, models)
     if outcome.status == "dead":
         writes.append(_dead_letter(models.dead_letter, delivery, now=now))
@@ -146,7 +160,7 @@ def settle_writes(
 def _attempt_writes(delivery: Delivery, models: OutboxModels) -> list[Write]:
     """Patch the delivery; more attempts than it holds are moved to a chunk, so that it does not grow."""
     if len(delivery.attempts) <= ATTEMPTS_IN_DELIVERY_MAX:
-        return [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
+        return [fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
     moved = delivery.attempts[:ATTEMPTS_IN_DELIVERY_MAX]
     del delivery.attempts[:ATTEMPTS_IN_DELIVERY_MAX]
     delivery.attempt_chunks += 1
@@ -155,10 +169,10 @@ def _attempt_writes(delivery: Delivery, models: OutboxModels) -> list[Write]:
         delivery_id=delivery.id, attempts=moved, last_at=moved[-1].at,
     )  # fmt: skip
     names = (*_SETTLED, "attempt_chunks", *delivery.attempt_fields)
-    return [_fenced_patch(delivery, names), create(chunk)]
+    return [fenced_patch(delivery, names), create(chunk)]
 
 
-def _fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
+def fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
     """Patch these fields under the fencing number; the others are as they were claimed."""
     changes = dict(zip(names, _reader(names)(delivery), strict=True))
     return patch(type(delivery), delivery.id, changes=changes, expect=Fence(delivery.fence))
@@ -182,9 +196,9 @@ def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime
     return upsert(letter, changes)
 
 
-def release_write(delivery: Delivery, *, now: datetime) -> Write:
-    """Release a claimed delivery unsent: it is due at once."""
+def release_fields(delivery: Delivery, *, now: datetime) -> tuple[str, ...]:
+    """Release a claimed delivery unsent, so that it is due at once; return the fields that this changes."""
     delivery.status = delivery.stored_state("failed" if delivery.attempt_count else "pending")
     delivery.owner = None
     delivery.next_attempt_at = now
-    return _fenced_patch(delivery, _RELEASED)
+    return _RELEASED

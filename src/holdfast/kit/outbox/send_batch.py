@@ -70,16 +70,31 @@ class SendBatch:
             return
         self.expects_others = len(sends) > 1
         try:
-            self._start(self._prepare(sends))
+            self._claim(sends)
+            if not self._start_creates(sends):
+                self._start(self._prepare(sends))
         except Exception as fault:  # nobody awaits this callback
             self._end(sends, [fault] * len(sends))
 
-    def _prepare(self, sends: list[_WaitingSend]) -> list[_WaitingSend]:
-        """Claim and encode; return those that were not refused."""
+    def _claim(self, sends: list[_WaitingSend]) -> None:
         if self._handoff is not None:
             places = self._handoff.claim([send.deliveries for send in sends])
             for send, claimed in zip(sends, places, strict=True):
                 send.places = claimed
+
+    def _start_creates(self, sends: list[_WaitingSend]) -> bool:
+        """Start to commit sends of one delivery each; False where one has several, or is refused."""
+        if {len(send.deliveries) for send in sends} != {1}:
+            return False
+        try:
+            committing = self._store.start_creates([send.deliveries[0] for send in sends])
+        except HoldfastError:
+            return False
+        committing.add_done_callback(partial(self._committed, sends))
+        return True
+
+    def _prepare(self, sends: list[_WaitingSend]) -> list[_WaitingSend]:
+        """Encode; return those that were not refused."""
         prepared = []
         for send, writes in zip(sends, creates([send.deliveries for send in sends]), strict=True):
             if isinstance(writes, HoldfastError):

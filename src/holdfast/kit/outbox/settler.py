@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
+from holdfast.kit.outbox.models import Delivery
+from holdfast.kit.outbox.outcome import fenced_patch
 from holdfast.store import Store, Write
+from holdfast.store.commit import Outcome
 
 _log: Final = structlog.get_logger("holdfast.outbox")
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """The writes that settle one delivery, worth trying until its lease ends."""
+    """What settles one delivery, worth trying until its lease ends.
 
-    delivery_id: str
-    writes: Sequence[Write]
+    These `fields` of it as they are now or, where it takes more than a patch, `writes`.
+    """
+
+    delivery: Delivery
     until_s: float
+    fields: tuple[str, ...] = ()
+    writes: Sequence[Write] = ()
 
 
 class Settler:
@@ -62,7 +69,7 @@ class Settler:
     async def _settle(self, batch: list[Settlement]) -> tuple[list[Settlement], float]:
         """Return those to be tried again, and after how long."""
         try:
-            outcomes = await self._store.settle([one.writes for one in batch])
+            outcomes = await self._commit(batch)
         except RetryLaterError as fault:
             return self._unexpired(batch), fault.after_s
         again: list[Settlement] = []
@@ -76,9 +83,17 @@ class Settler:
             else:
                 self.lost += 1
                 if not isinstance(outcome, LeaseLostError):
-                    _log.warning("settling was refused", delivery=one.delivery_id, code=outcome.code,
+                    _log.warning("settling was refused", delivery=one.delivery.id, code=outcome.code,
                                  error=outcome.message)  # fmt: skip
         return self._unexpired(again), after_s
+
+    def _commit(self, batch: list[Settlement]) -> Awaitable[list[Outcome]]:
+        fields = batch[0].fields
+        if fields and all(one.fields == fields for one in batch):
+            return self._store.settle_claimed([one.delivery for one in batch], *fields)
+        return self._store.settle(
+            [[fenced_patch(one.delivery, one.fields)] if one.fields else one.writes for one in batch]
+        )
 
     def _unexpired(self, batch: list[Settlement]) -> list[Settlement]:
         now = self._store.clock.monotonic()
