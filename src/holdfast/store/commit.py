@@ -78,6 +78,14 @@ def create(document: Document) -> Write:
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
+def create_or_refusal(document: Document) -> Write | HoldfastError:
+    """Return the `create` of a document, or the error that refuses it."""
+    try:
+        return create(document)
+    except HoldfastError as refusal:
+        return refusal
+
+
 def create_many(documents: Iterable[Document]) -> list[Write]:
     """Return the `create` of each document; faster than one by one where all are of one class.
 

@@ -100,6 +100,17 @@ class PatchBatch(CommitBatch):
         return Write("patch", self.schema, self.keys[position], fence, None, changes)
 
 
+def new_documents(
+    documents: Sequence[Document], *, tenant: str | None, shared: bool = False
+) -> CreateBatch | None:
+    """Return a batch that creates documents of one class; None where one has to be looked at alone."""
+    if len(documents) < 2:
+        return None
+    schema = schema_of(type(documents[0]))
+    prepared = schema.prepare_new(documents)
+    return None if prepared is None else CreateBatch(schema, prepared, tenant=tenant, shared=shared)
+
+
 def create_batch(commits: Sequence[Sequence[Write]], tenant: str | None) -> CreateBatch | None:
     """Return commits as a batch of creates; None where one is anything else."""
     try:

@@ -35,10 +35,11 @@ from holdfast.store.commit import (
     Write,
     check_commit,
     create,
+    create_or_refusal,
     explain_no_writes,
     patch,
 )
-from holdfast.store.commit_batch import CreateBatch, claimed_patches, create_batch
+from holdfast.store.commit_batch import CommitBatch, CreateBatch, claimed_patches, create_batch, new_documents
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import (
@@ -56,6 +57,7 @@ from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
+B = TypeVar("B", bound=CommitBatch)
 # Longer than any lease of a claim: what is due later than that is not claimed, but waits.
 LEASE_US_MAX: Final = 300_000_000
 RELEASE_BATCH: Final = 200
@@ -275,14 +277,22 @@ class Store:
 
         Faster where all are of one class. Raises where one of them is invalid, and then creates none.
         """
-        schema = schema_of(type(documents[0])) if len(documents) > 1 else None
-        prepared = None if schema is None else schema.prepare_new(documents)
-        if schema is None or prepared is None:
+        batch = new_documents(documents, tenant=self.tenant_id, shared=True)
+        if batch is None:
             return self.start_settle([(create(document),) for document in documents])
-        self._check_writable(schema)
-        IO_COUNTERS.writes += len(prepared)
-        batch = CreateBatch(schema, prepared, tenant=self.tenant_id, shared=True)
-        return _as_future(self.engine.commit(batch))
+        return _as_future(self.engine.commit(self._counted(batch)))
+
+    async def settle_creates(self, documents: Sequence[Document]) -> list[Outcome]:
+        """Create documents, each by a commit of its own; return a result or an error for each.
+
+        Faster than `settle` with a `create` for each where all are of one class.
+        """
+        batch = new_documents(documents, tenant=self.tenant_id)
+        if batch is not None:
+            return await self.engine.commit(self._counted(batch))
+        writes = [create_or_refusal(document) for document in documents]
+        made = iter(await self.settle([[one] for one in writes if isinstance(one, Write)]))
+        return [next(made) if isinstance(one, Write) else one for one in writes]
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
         """Make many commits at once, each atomic by itself; return a result or an error for each."""
@@ -299,9 +309,7 @@ class Store:
         if not documents:
             return []
         batch = claimed_patches(documents, fields, tenant=self.tenant_id)
-        self._check_writable(batch.schema)
-        IO_COUNTERS.writes += len(batch)
-        return await self.engine.commit(batch)
+        return await self.engine.commit(self._counted(batch))
 
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = 10, back_off_s: float = 0.01
@@ -478,9 +486,7 @@ class Store:
         given = commits if isinstance(commits, (list, tuple)) else list(commits)
         batch = create_batch(given, self.tenant_id) if len(given) > 1 else None
         if batch is not None:
-            self._check_writable(batch.schema)
-            IO_COUNTERS.writes += len(batch)
-            return batch
+            return self._counted(batch)
         writes_max = self.engine.capabilities.writes_max
         known, tenant, checked = self._writable, self.tenant_id, []
         for writes in given:
@@ -494,6 +500,12 @@ class Store:
             checked.append(Commit(check_commit(writes, writes_max), tenant))
             IO_COUNTERS.writes += len(schemas)
         return checked
+
+    def _counted(self, batch: B) -> B:
+        """Count the writes of a batch whose collection this handle may write to."""
+        self._check_writable(batch.schema)
+        IO_COUNTERS.writes += len(batch)
+        return batch
 
     def _check_writable(self, schema: Schema[Any]) -> None:
         if schema not in self._writable:

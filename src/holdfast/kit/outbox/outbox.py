@@ -27,6 +27,7 @@ from holdfast.kit.outbox.models import (
 )
 from holdfast.kit.outbox.send_batch import SendBatch, creates
 from holdfast.store import Store, Transaction, Write, create
+from holdfast.store.commit import Outcome
 
 BODY_BYTES_MAX: Final = 262_144
 
@@ -179,15 +180,19 @@ class Outbox:
         claimed = [] if self._handoff is None else self._handoff.claim(commits)
         refusals: list[HoldfastError | None] | None = None
         try:
-            writes = creates(commits)
-            made = [some for some in writes if not isinstance(some, HoldfastError)]
-            outcomes = iter(await self._store.settle(made))
-            results = [some if isinstance(some, HoldfastError) else next(outcomes) for some in writes]
+            results = await self._settle(commits)
             refusals = [result if isinstance(result, HoldfastError) else None for result in results]
             return refusals
         finally:
             for number, places in enumerate(claimed):
                 self._end(places, refusals is not None and refusals[number] is None)
+
+    async def _settle(self, commits: list[list[Delivery]]) -> list[Outcome]:
+        if all(len(deliveries) == 1 for deliveries in commits):
+            return await self._store.settle_creates([delivery for (delivery,) in commits])
+        writes = creates(commits)
+        made = iter(await self._store.settle([some for some in writes if isinstance(some, list)]))
+        return [next(made) if isinstance(some, list) else some for some in writes]
 
     async def _send_ordered(
         self, ordered: list[str], event: Event, endpoints: list[Endpoint], also: Sequence[Write]

@@ -300,6 +300,17 @@ class CommitContract:
             store.start_creates([Note(id="e"), Note(id="f", whole=wrong)])
         assert await store.get(Note, "e") is None
 
+    async def test_creates_that_are_settled_are_made_or_refused_one_by_one(self, store: Store) -> None:
+        await store.commit(create(Note(id="c", whole=7)))
+        outcomes = await store.settle_creates([Note(id=id) for id in ("a", "b", "a", "c")])
+        assert [type(o) for o in outcomes] == [Committed, Committed, AlreadyExistsError, AlreadyExistsError]
+        wrong: Any = "seven"
+        outcomes = await store.settle_creates([Note(id="d"), Note(id="e", whole=wrong), Note(id="f")])
+        assert [type(o) for o in outcomes] == [Committed, WrongTypeError, Committed]
+        found = await store.get_many(Note, "abcdef")
+        assert [one and one.doc.whole for one in found] == [0, 0, 7, 0, None, 0]
+        assert await store.settle_creates([]) == []
+
     async def test_a_commit_writes_each_document_once(self, store: Store) -> None:
         with pytest.raises(BadQueryError):
             await store.commit(put(Note(id="n")), patch(Note, "n", changes={"whole": 1}))
