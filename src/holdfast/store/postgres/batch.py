@@ -194,12 +194,12 @@ class Batch:
 
     def _patch_all(self, claimed: ClaimedPatches) -> None:
         """Add the patches of all commits, which only unmet conditions can refuse; they share a version."""
-        version, tenant = self._next_version(), claimed.tenant
-        owns = {group: self._patches_of(group, tenant) for group in {one.group for one in claimed.patches}}
-        for number, one in enumerate(claimed.patches):
-            change, own_tenant = owns[one.group]
-            change.rows.append(_patch_row(one, version, own_tenant))
-            change.owners[one.key] = number
+        version = self._next_version()
+        for group, numbers in claimed.groups().items():
+            change, tenant = self._patches_of(group, claimed.tenant)
+            patches = [claimed.patches[number] for number in numbers]
+            change.rows = [_patch_row(one, version, tenant) for one in patches]
+            change.owners = dict(zip([one.key for one in patches], numbers, strict=True))
         self.outcomes = [Committed((version,))] * len(claimed.patches)
 
     def _patch(self, number: int, one: BlindPatch, commit: Commit, *, version: int) -> None:

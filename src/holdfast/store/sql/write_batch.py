@@ -10,7 +10,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Write
 from holdfast.store.commit_batch import CreateBatch, PatchBatch, create_batch
-from holdfast.store.sql.blind_patch import BlindPatch, blind_batch, blind_patch, blind_patches
+from holdfast.store.sql.blind_patch import BlindPatch, PatchGroup, blind_batch, blind_patch, blind_patches
 from holdfast.store.sql.counting_upsert import counting_column
 
 IndependentWrite = Write | BlindPatch
@@ -45,6 +45,13 @@ class ClaimedPatches:
 
     def __init__(self, patches: Sequence[BlindPatch], *, tenant: str | None) -> None:
         self.patches, self.tenant = patches, tenant
+
+    def groups(self) -> dict[PatchGroup, Sequence[int]]:
+        """Return the positions of the patches that one statement makes; most batches have one group."""
+        found = dict.fromkeys([one.group for one in self.patches])
+        if len(found) == 1:
+            return dict.fromkeys(found, range(len(self.patches)))
+        return {group: [n for n, one in enumerate(self.patches) if one.group is group] for group in found}
 
     def __len__(self) -> int:
         return len(self.patches)

@@ -46,9 +46,9 @@ class WriteBatch:
             self._creates[independent.schema] = list(enumerate(independent.documents))
             return
         if isinstance(independent, ClaimedPatches):
-            for number, one in enumerate(independent.patches):
-                tenant = independent.tenant if one.group.schema.tenant else None
-                self._patches.setdefault((one.group, tenant), []).append((number, one))
+            for group, numbers in independent.groups().items():
+                tenant = independent.tenant if group.schema.tenant else None
+                self._patches[group, tenant] = [(number, independent.patches[number]) for number in numbers]
             return
         for number, write in independent.items():
             if isinstance(write, BlindPatch):
