@@ -14,7 +14,13 @@ import msgspec
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import AlreadyExistsError, AppendOnlyError, DeclarationError, InvalidError
+from holdfast.errors import (
+    AlreadyExistsError,
+    AppendOnlyError,
+    DeclarationError,
+    InvalidError,
+    UnknownFieldError,
+)
 from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditFields, AuditHead, AuditModels
 from holdfast.kit.connections import (
     CONNECTION_INDEXES,
@@ -147,6 +153,22 @@ def test_own_documents_that_lists_over_all_tenants_cannot_read_are_refused_where
     )(types.new_class("Bare", (fields,), {"rename": "camel"}))  # fmt: skip
     with pytest.raises(DeclarationError, match=r'Bare lacks Index\(.*, across="tenants"\)'):
         models(bare)
+
+
+def test_own_deliveries_that_store_an_unknown_field_with_an_attempt_are_refused_where_they_are_declared() -> (
+    None
+):
+    given = schema_of(Delivery).declared
+
+    @document(
+        "own_deliveries/{id}", tenant="tenant_id", claim=given.claim, lifecycle=given.lifecycle,
+        indexes=given.indexes,
+    )  # fmt: skip
+    class OwnDelivery(Delivery, rename="camel"):
+        attempt_fields = ("answer",)
+
+    with pytest.raises(UnknownFieldError, match="answer"):
+        OutboxModels(delivery=OwnDelivery)
 
 
 async def _add(meter: Meter, store: Store, fact: str, metrics: dict[str, int], at: datetime) -> None:

@@ -354,6 +354,8 @@ class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_model(self.endpoint, Endpoint, path=("id",), indexes=ENDPOINT_INDEXES)
         check_model(self.delivery, Delivery, path=("id",), indexes=DELIVERY_INDEXES, claim=DELIVERY_CLAIM)
+        for name in self.delivery.attempt_fields:
+            schema_of(self.delivery).check_field(name)
         check_model(self.dead_letter, DeadLetter, path=("id",), indexes=DEAD_LETTER_INDEXES)
         check_model(self.notice, EndpointNotice, path=("id",), indexes=NOTICE_INDEXES, append_only=True)
         check_model(self.fifo_lane, FifoLane, path=("id",))
