@@ -117,6 +117,7 @@ async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) 
         await expect(page.get_by_role("dialog")).to_have_count(0)
         assert await _focused(page) == "Send 1 chosen to RMS"
         await page.keyboard.press("Enter")
+        await expect(page.get_by_role("dialog")).to_be_visible()
         await _tab_to(page, "Send 1")
         await page.keyboard.press("Enter")
         await expect(page.locator("#rows tbody .sent .state")).to_have_text(["delivered"])
