@@ -188,6 +188,7 @@ class Outbox:
                 self._end(places, refusals is not None and refusals[number] is None)
 
     async def _settle(self, commits: list[list[Delivery]]) -> list[Outcome]:
+        """Create the deliveries of each commit; return a result or an error for each."""
         if all(len(deliveries) == 1 for deliveries in commits):
             return await self._store.settle_creates([delivery for (delivery,) in commits])
         writes = creates(commits)

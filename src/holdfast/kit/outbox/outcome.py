@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,7 +22,8 @@ from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 from holdfast.outside_text import clean_text
 from holdfast.plural import plural
-from holdfast.store import Fence, Increment, Write, create, patch, upsert
+from holdfast.store import Increment, Write, create, upsert
+from holdfast.store.commit_batch import claimed_patches
 
 GONE: Final = 410
 FAILURE_CHARACTERS_MAX: Final = 300
@@ -174,14 +173,8 @@ def _attempt_writes(delivery: Delivery, models: OutboxModels) -> list[Write]:
 
 def fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
     """Patch these fields under the fencing number; the others are as they were claimed."""
-    changes = dict(zip(names, _reader(names)(delivery), strict=True))
-    return patch(type(delivery), delivery.id, changes=changes, expect=Fence(delivery.fence))
-
-
-@lru_cache(maxsize=64)
-def _reader(names: tuple[str, ...]) -> Callable[[Delivery], tuple[Any, ...]]:
-    """Return what reads these fields, of which there are several, in one call."""
-    return attrgetter(*names)
+    (commit,) = claimed_patches([delivery], names, tenant=None)
+    return commit.writes[0]
 
 
 def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime) -> Write:
